@@ -1,0 +1,1 @@
+"""The connection to PostgreSQL, numbered migrations and named queries kept in SQL files."""

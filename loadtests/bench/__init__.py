@@ -1,0 +1,1 @@
+"""`make bench`: one table, each row beside a control measured in the same run."""

@@ -1,0 +1,1 @@
+"""What a person holds: the command line and the client. Speaks only HTTP to a gateway."""

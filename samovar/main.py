@@ -1,0 +1,5 @@
+"""The `samovar` command."""
+
+
+def main() -> None:
+    """Entry point."""
