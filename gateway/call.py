@@ -1,0 +1,474 @@
+"""One invocation from admission to its metering record: the state that activator and worker link share.
+
+A call waits, runs, and ends exactly once: `_conclude` is the only place that writes its metering record. Its
+answer can come before its slot is free (a timeout, a client that went away); it then stays on its link, abandoned,
+until the worker has ended it or was replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from typing import Protocol
+
+from gateway.errors import (
+    BadRequest,
+    HandlerFailed,
+    NoCapacity,
+    SamovarError,
+    TimedOut,
+    TooLarge,
+    WorkerBroke,
+)
+from gateway.metering.record import MeteringRecord
+from gateway.routes import Route
+from gateway.web.answers import UnreadableAnswer, answer_headers, error_body, error_headers
+from gateway.web.exchange import Exchange, Headers
+from runtime import messages as wire
+
+log = logging.getLogger("gateway.call")
+
+#: Told to the caller who has gone before there was anything to tell (as nginx does).
+CLIENT_CLOSED_REQUEST = 499
+
+
+class Link(Protocol):
+    """What a call needs of the connection to its worker."""
+
+    def send_body(self, call: int, data: bytes, last: bool) -> None:
+        """Pass on more of the request."""
+
+    def send_credit(self, call: int, amount: int) -> None:
+        """Say that so much of the answer was passed on."""
+
+    def send_cancel(self, call: int, reason: str) -> None:
+        """Say that nobody waits for the answer any more."""
+
+    def abandon(self, call: int, reason: str, why: str) -> None:
+        """The call was answered without the worker: send Cancel (`reason`), give the worker a moment to end the
+        call, then have it killed; `why` is for the log."""
+
+
+class Floor(Protocol):
+    """What a call needs of the activator."""
+
+    def leave_queue(self, call: Call) -> None:
+        """The call does not wait for a worker any more."""
+
+    def conclude(self, call: Call, record: MeteringRecord) -> None:
+        """The call has its answer; keep its record."""
+
+
+class Call:
+    """See the module."""
+
+    __slots__ = (
+        "_body_sent",
+        "_bytes_in",
+        "_bytes_out",
+        "_concluded",
+        "_credit",
+        "_credit_due",
+        "_exchange",
+        "_floor",
+        "_head_at",
+        "_held_body",
+        "_init_us",
+        "_last_piece_at",
+        "_link",
+        "_owner",
+        "_pending",
+        "_pending_bytes",
+        "_pending_last",
+        "_queued_us",
+        "_start_us",
+        "_status",
+        "_timer",
+        "arrived_at",
+        "arrived_us",
+        "client_gone",
+        "dispatched_at",
+        "invocation",
+        "number",
+        "route",
+        "start_kind",
+        "token_id",
+        "total_s",
+    )
+
+    def __init__(self, floor: Floor, exchange: Exchange, route: Route, invocation: str, token_id: str, owner: bool):
+        self._floor = floor
+        self._exchange = exchange
+        self.route = route
+        self.invocation = invocation
+        self.token_id = token_id
+        #: The caller holds a token of the function's namespace and may see tracebacks.
+        self._owner = owner
+        self.arrived_at = time.monotonic()
+        self.arrived_us = time.time_ns() // 1000
+        self.total_s = route.timeouts.total_s
+        self.dispatched_at = 0.0
+        self.start_kind = ""
+        #: The call's number on its link, set by the link.
+        self.number = 0
+        self.client_gone = False
+        self._link: Link | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._head_at = 0.0
+        self._last_piece_at = 0.0
+        self._status = 0
+        self._queued_us = self._start_us = self._init_us = 0
+        self._bytes_in = self._bytes_out = 0
+        self._concluded = False
+        # request body: pieces waiting for a worker or for credit
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._pending_last = False
+        self._body_sent = False
+        self._held_body = False
+        self._credit = wire.WINDOW_BYTES
+        # answer: bytes passed on but not yet credited to the worker, while the client's buffer is full
+        self._credit_due = 0
+
+    # -- waiting -----------------------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Take what is there of the body and start the clock."""
+        exchange = self._exchange
+        self._bytes_in = len(exchange.body)
+        exchange.attach(self)
+        if exchange.body:
+            self._pending.append(exchange.body)
+            self._pending_bytes = len(exchange.body)
+            exchange.body = b""
+        self._pending_last = exchange.body_complete
+        if not exchange.body_complete:
+            exchange.want_body()
+            self._hold_body_if_full()
+        timeouts = self.route.timeouts
+        self._timer = asyncio.get_running_loop().call_later(min(timeouts.start_s, self.total_s), self._on_timer)
+
+    def remaining_ms(self) -> int:
+        """What is left of the total time, at least one."""
+        return max(1, int((self.arrived_at + self.total_s - time.monotonic()) * 1000))
+
+    def dispatched(self, link: Link, start_kind: str, start_us: int, init_us: int) -> wire.Request:
+        """A worker has room: the frame that hands the call over. `start_us`, `init_us`: how much of the wait was
+        spent on starting that worker and on its initialisation."""
+        now = time.monotonic()
+        self._link = link
+        self.dispatched_at = now
+        self.start_kind = start_kind
+        waited_us = int((now - self.arrived_at) * 1e6)
+        self._init_us = min(init_us, waited_us)
+        self._start_us = min(start_us, waited_us - self._init_us)
+        self._queued_us = waited_us - self._start_us - self._init_us
+        exchange, route = self._exchange, self.route
+        body, last = self._take_first()
+        return wire.Request(
+            self.number,
+            self.invocation,
+            exchange.method,
+            route.mount,
+            exchange.target[len(route.mount) :],
+            exchange.headers,  # type: ignore[arg-type]  # tuples and lists are one thing on the wire
+            body,
+            last,
+            self.remaining_ms(),
+            "http",
+            exchange.peer,
+        )
+
+    def _take_first(self) -> tuple[bytes, bool]:
+        """The first piece of the body for the Request frame, and whether it is all."""
+        if not self._pending:
+            self._body_sent = self._pending_last
+            return b"", self._pending_last
+        body = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        if len(body) > wire.CHUNK_BYTES:
+            self._pending.append(body[wire.CHUNK_BYTES :])
+            self._pending_bytes = len(body) - wire.CHUNK_BYTES
+            body = body[: wire.CHUNK_BYTES]
+        self._credit -= len(body)
+        last = self._pending_last and not self._pending
+        self._body_sent = last
+        return body, last
+
+    def flush_body(self) -> None:
+        """After the Request frame: send on what waits, as far as the credit goes."""
+        link = self._link
+        if link is None or self._body_sent:
+            return
+        while self._pending and self._credit > 0:
+            piece = self._pending.pop(0)
+            size = min(len(piece), self._credit, wire.CHUNK_BYTES)
+            if size < len(piece):
+                self._pending.insert(0, piece[size:])
+                piece = piece[:size]
+            self._pending_bytes -= size
+            self._credit -= size
+            last = self._pending_last and not self._pending
+            self._body_sent = last
+            link.send_body(self.number, piece, last)
+        if self._pending_last and not self._pending and not self._body_sent:
+            self._body_sent = True
+            link.send_body(self.number, b"", True)
+        if self._held_body and self._pending_bytes < wire.CHUNK_BYTES:
+            self._held_body = False
+            self._exchange.hold_body(False)
+
+    def _hold_body_if_full(self) -> None:
+        if not self._held_body and self._pending_bytes >= wire.CHUNK_BYTES:
+            self._held_body = True
+            self._exchange.hold_body(True)
+
+    # -- BodySink: from the client -----------------------------------------------------------------------
+
+    def on_body(self, data: bytes) -> None:
+        """More of the request's body."""
+        self._bytes_in += len(data)
+        if self._bytes_in > self.route.max_body_bytes:
+            limit = self.route.max_body_bytes
+            self.fail(TooLarge(f"body: larger than the function's max_body of {limit} bytes"))
+            return
+        if self._concluded:
+            return
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        self.flush_body()
+        self._hold_body_if_full()
+
+    def on_body_end(self) -> None:
+        """The request's body is complete."""
+        self._pending_last = True
+        self.flush_body()
+
+    def on_gone(self) -> None:
+        """The client is gone. A waiting call leaves the queue; a running one is told, and recorded when it ends."""
+        self.client_gone = True
+        if self._link is None:
+            self._floor.leave_queue(self)
+            self._conclude(CLIENT_CLOSED_REQUEST, "caller", ())
+        elif not self._concluded:
+            self._link.send_cancel(self.number, "client_gone")
+
+    def on_drain(self) -> None:
+        """The client has read on: let the worker go on."""
+        if self._credit_due and self._link is not None:
+            due, self._credit_due = self._credit_due, 0
+            self._link.send_credit(self.number, due)
+
+    # -- from the worker ---------------------------------------------------------------------------------
+
+    def on_credit(self, amount: int) -> None:
+        """The worker has used more of the request's body."""
+        self._credit = min(self._credit + amount, wire.WINDOW_BYTES)
+        self.flush_body()
+
+    def on_response(self, message: wire.Response) -> None:
+        """Head of the answer, and perhaps all of it."""
+        if self._concluded:
+            return
+        try:
+            status = message.status
+            if not 200 <= status <= 999:
+                raise UnreadableAnswer(f"status {status} is not one of an answer")
+            if message.last:
+                stats = message.stats
+                self._bytes_out = len(message.body)
+                headers = answer_headers(message.headers, self._own_headers(stats))
+                self._conclude(status, "none", stats)
+                self._exchange.respond(status, headers, message.body)
+                return
+            headers = answer_headers(message.headers, self._own_headers(()))
+            for name, value in headers:
+                if name.lower() == b"content-length" and not value.isdigit():
+                    raise UnreadableAnswer(f"content-length {value!r} is not a number")
+        except UnreadableAnswer as error:
+            self.fail(WorkerBroke(f"the function's answer is unreadable: {error}"))
+            return
+        self._status = status
+        self._head_at = self._last_piece_at = time.monotonic()
+        self._exchange.start(status, headers)
+        self._pass_on(message.body)
+
+    def on_body_piece(self, message: wire.Body) -> None:
+        """More of the answer."""
+        if self._concluded:
+            return
+        if not self._head_at:
+            self.fail(WorkerBroke("the function's answer is unreadable: a body without a head"))
+            return
+        self._last_piece_at = time.monotonic()
+        if message.last:
+            self._bytes_out += len(message.data)
+            self._exchange.write(message.data)
+            self._conclude(self._status, "none", message.stats)
+            self._exchange.finish()
+        else:
+            self._pass_on(message.data)
+
+    def _pass_on(self, data: bytes) -> None:
+        self._bytes_out += len(data)
+        if not data:
+            return
+        if self._exchange.write(data) or self.client_gone:
+            if self._link is not None:
+                self._link.send_credit(self.number, len(data))
+        else:
+            self._credit_due += len(data)
+
+    def on_failed(self, message: wire.Failed) -> None:
+        """The handler ended the call without a proper answer."""
+        if self._concluded:
+            return
+        if message.kind == "bad_request":
+            self._fail_with(BadRequest(message.message), message.stats)
+            return
+        if message.kind == "cancelled" and self.client_gone:
+            self._conclude(CLIENT_CLOSED_REQUEST, "caller", message.stats)
+            return
+        detail: dict[str, object] = {"type": message.error_type}
+        if self._owner:
+            detail["traceback"] = message.traceback
+        self._fail_with(HandlerFailed(f"{message.error_type}: {message.message}", detail=detail), message.stats)
+
+    def on_worker_lost(self, error: SamovarError) -> None:
+        """The worker is gone with the call."""
+        self._link = None
+        if not self._concluded:
+            self._fail_with(error, ())
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def fail(self, error: SamovarError) -> None:
+        """Answer with an error of ours; a running worker is told to stop."""
+        if self._concluded:
+            return
+        link = self._link
+        if link is None:
+            self._floor.leave_queue(self)
+        self._fail_with(error, ())
+        if link is not None:
+            link.abandon(self.number, "client_gone", error.message)
+
+    def _fail_with(self, error: SamovarError, stats: list[int] | tuple[()]) -> None:
+        exchange = self._exchange
+        if self.client_gone and error.fault != "platform":
+            self._conclude(CLIENT_CLOSED_REQUEST if error.status < 500 else error.status, error.fault, stats)
+            return
+        if exchange.started:
+            # The status is out already: the only honest sign left is a cut connection.
+            self._conclude(error.status, error.fault, stats)
+            exchange.abort()
+            return
+        body = error_body(error)
+        headers = error_headers(error)
+        headers += self._own_headers(stats)
+        self._bytes_out = len(body)
+        self._conclude(error.status, error.fault, stats)
+        exchange.respond(error.status, headers, body)
+
+    def _on_timer(self) -> None:
+        """The earliest limit may be due; else wait for the next."""
+        if self._concluded and self._link is None:
+            return
+        now = time.monotonic()
+        timeouts = self.route.timeouts
+        total_at = self.arrived_at + self.total_s
+        due = total_at
+        if self._link is None:
+            due = min(due, self.arrived_at + timeouts.start_s)
+            if now >= due:
+                waited = now - self.arrived_at
+                self.fail(
+                    NoCapacity(f"no worker had room within {waited:.1f} s", retry_after_s=max(1.0, waited / 2))
+                )
+                return
+        elif self._concluded:
+            return
+        elif now >= total_at:
+            self._time_out(f"total timeout of {self.total_s:g} s")
+            return
+        elif not self._head_at:
+            due = min(due, self.dispatched_at + timeouts.first_byte_s)
+            if now >= due:
+                self._time_out(f"first-byte timeout of {timeouts.first_byte_s:g} s")
+                return
+        elif timeouts.idle_s:
+            due = min(due, self._last_piece_at + timeouts.idle_s)
+            if now >= due and not self._credit_due:
+                self._time_out(f"idle timeout of {timeouts.idle_s:g} s")
+                return
+            due = max(due, now + timeouts.idle_s) if now >= due else due
+        self._timer = asyncio.get_running_loop().call_later(max(0.001, due - now), self._on_timer)
+
+    def _time_out(self, which: str) -> None:
+        link = self._link
+        self._fail_with(TimedOut(f"the function exceeded its {which}"), ())
+        if link is not None:
+            link.abandon(self.number, "timeout", which)
+
+    def _own_headers(self, stats: list[int] | tuple[()]) -> Headers:
+        """Server-Timing (milliseconds) and the X-Samovar headers."""
+        run_us = (
+            stats[0] if stats else int((time.monotonic() - self.dispatched_at) * 1e6) if self.dispatched_at else 0
+        )
+        return [
+            (
+                b"server-timing",
+                b"queue;dur=%.3f, start;dur=%.3f, init;dur=%.3f, run;dur=%.3f"
+                % (self._queued_us / 1e3, self._start_us / 1e3, self._init_us / 1e3, run_us / 1e3),
+            ),
+            (b"x-samovar-invocation", self.invocation.encode()),
+            self.route.revision_header,
+            (b"x-samovar-start", self.start_kind.encode() or b"none"),
+        ]
+
+    def _conclude(self, status: int, fault: str, stats: list[int] | tuple[()]) -> None:
+        """The one place where a call's record is made."""
+        if self._concluded:
+            return
+        self._concluded = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = time.monotonic()
+        if not self.dispatched_at:
+            self._queued_us = int((now - self.arrived_at) * 1e6)
+        run_us = int((now - self.dispatched_at) * 1e6) if self.dispatched_at else 0
+        route = self.route
+        record = MeteringRecord(
+            self.invocation,
+            self.arrived_us,
+            route.namespace,
+            route.function,
+            route.number,
+            self.token_id,
+            route.account,
+            self.start_kind,
+            self._queued_us,
+            self._start_us,
+            self._init_us,
+            run_us,
+            route.slice_kind,
+            math.ceil(run_us / 1000),
+            stats[1] if len(stats) > 1 else 0,
+            stats[2] if len(stats) > 2 else 0,
+            self._bytes_in,
+            self._bytes_out,
+            status,
+            fault,
+            self.client_gone,
+            route.price_version,
+        )
+        self._pending.clear()
+        self._pending_bytes = 0
+        if self._held_body:
+            self._held_body = False
+            self._exchange.hold_body(False)
+        self._floor.conclude(self, record)

@@ -1,0 +1,258 @@
+"""One HTTP request and its answer, as the rest of the gateway sees it: the seam behind which the front can change.
+
+The front (`gateway.web.http1`) makes an `Exchange` when a request's head is there; the activator gives it a
+`BodySink` and answers through it. Bodies and headers are bytes as they came; nothing here waits.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Protocol
+
+Headers = list[tuple[bytes, bytes]]
+
+#: Never passed on, either way (RFC 9110 7.6.1); `trailer` and `te` too, since trailers are not relayed.
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus if status >= 200
+}
+
+
+def status_line(status: int) -> bytes:
+    """The first line of an answer, unknown codes included."""
+    line = _STATUS_LINES.get(status)
+    return line if line is not None else f"HTTP/1.1 {status} \r\n".encode()
+
+
+def has_no_body(status: int) -> bool:
+    """Statuses whose answers never carry a body (RFC 9110 6.4.1)."""
+    return status in {204, 304} or status < 200
+
+
+class BodySink(Protocol):
+    """What the activator hangs behind an exchange."""
+
+    def on_body(self, data: bytes) -> None:
+        """More of the request's body."""
+
+    def on_body_end(self) -> None:
+        """The request's body is complete."""
+
+    def on_gone(self) -> None:
+        """The client is gone; nothing can be answered any more."""
+
+    def on_drain(self) -> None:
+        """The answer's buffer has room again after `write` said False."""
+
+
+class Connection(Protocol):
+    """What an exchange needs of its connection."""
+
+    def send(self, data: bytes) -> bool:
+        """Write; False when the buffer is above its mark."""
+
+    def exchange_done(self, exchange: Exchange) -> None:
+        """The answer is complete; the next request may be served."""
+
+    def abort(self) -> None:
+        """Cut the connection."""
+
+    def hold_reading(self, held: bool) -> None:
+        """Stop or go on reading the request's body."""
+
+
+class Exchange:
+    """A request (fields) and the answer to it (methods)."""
+
+    __slots__ = (
+        "_chunked",
+        "_connection",
+        "_left",
+        "_sink",
+        "body",
+        "body_complete",
+        "close_after",
+        "content_length",
+        "done",
+        "expect_continue",
+        "headers",
+        "http10",
+        "method",
+        "peer",
+        "started",
+        "target",
+    )
+
+    def __init__(self, connection: Connection, peer: str) -> None:
+        self._connection = connection
+        self._sink: BodySink | None = None
+        self._chunked = False
+        self._left = -1
+        self.method = ""
+        #: The raw request target: path and query as the client sent them.
+        self.target = b""
+        #: As they came: order, repeats and case kept.
+        self.headers: Headers = []
+        self.http10 = False
+        self.peer = peer
+        #: Body bytes that arrived before there was a sink.
+        self.body = b""
+        self.body_complete = False
+        #: Announced length; None when chunked or absent.
+        self.content_length: int | None = None
+        self.expect_continue = False
+        #: The connection ends after this answer.
+        self.close_after = False
+        self.started = False
+        self.done = False
+
+    # -- the request's body ------------------------------------------------------------------------------
+
+    def attach(self, sink: BodySink) -> None:
+        """From now on body pieces go to `sink`; what is in `body` is the caller's to take first."""
+        self._sink = sink
+
+    def feed(self, data: bytes) -> None:
+        """A piece of the body, from the front."""
+        if self._sink is None:
+            self.body += data
+        elif not self.done:
+            self._sink.on_body(data)
+
+    def feed_end(self) -> None:
+        """The body is complete, from the front."""
+        self.body_complete = True
+        if self._sink is not None and not self.done:
+            self._sink.on_body_end()
+
+    def gone(self) -> None:
+        """The client is gone, from the front."""
+        if not self.done:
+            self.done = True
+            if self._sink is not None:
+                self._sink.on_gone()
+
+    def drained(self) -> None:
+        """The write buffer has room again, from the front."""
+        if self._sink is not None and not self.done:
+            self._sink.on_drain()
+
+    def want_body(self) -> None:
+        """The body will be read: tells a client that waits for `100 Continue`."""
+        if self.expect_continue:
+            self.expect_continue = False
+            if not self.body_complete and not self.body:
+                self._connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def hold_body(self, held: bool) -> None:
+        """Back-pressure on the client's sending."""
+        self._connection.hold_reading(held)
+
+    # -- the answer --------------------------------------------------------------------------------------
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """The whole answer at once. Ignored when the exchange is done (the client went away)."""
+        if self.done:
+            return
+        self.started = True
+        send_body = self.method != "HEAD" and not has_no_body(status)
+        lines = [status_line(status)]
+        length_given = False
+        for name, value in headers:
+            if name.lower() == b"content-length":
+                # Only an answer to HEAD (or a 304) may state a length that it does not send.
+                if send_body:
+                    continue
+                length_given = True
+            lines += (name, b": ", value, b"\r\n")
+        if not length_given and (send_body or (self.method == "HEAD" and not has_no_body(status))):
+            lines.append(b"content-length: %d\r\n" % len(body))
+        self._connection_header(lines)
+        lines.append(b"\r\n")
+        if send_body:
+            lines.append(body)
+        self._connection.send(b"".join(lines))
+        self._finished()
+
+    def start(self, status: int, headers: Headers) -> None:
+        """Head of a streamed answer; the length is the handler's `content-length` if it gave one, else chunked."""
+        if self.done:
+            return
+        self.started = True
+        lines = [status_line(status)]
+        length: int | None = None
+        for name, value in headers:
+            if name.lower() == b"content-length":
+                length = int(value)
+            lines += (name, b": ", value, b"\r\n")
+        if self.method == "HEAD" or has_no_body(status):
+            self._left = 0
+        elif length is not None:
+            self._left = length
+        elif self.http10:
+            self.close_after = True
+        else:
+            self._chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        self._connection_header(lines)
+        lines.append(b"\r\n")
+        self._connection.send(b"".join(lines))
+
+    def write(self, data: bytes) -> bool:
+        """A piece of a streamed answer; False asks to wait for `on_drain`. Cuts the connection when the handler
+        sends more than it announced."""
+        if self.done or not data:
+            return True
+        if self._chunked:
+            return self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+        if self._left >= 0:
+            if self.method == "HEAD" or self._left == 0:
+                return True
+            if len(data) > self._left:
+                self.abort()
+                return True
+            self._left -= len(data)
+        return self._connection.send(data)
+
+    def finish(self) -> None:
+        """End of a streamed answer. One that is shorter than announced is cut, so that the client can see it."""
+        if self.done:
+            return
+        if self._chunked:
+            self._connection.send(b"0\r\n\r\n")
+        elif self._left > 0:
+            self.abort()
+            return
+        self._finished()
+
+    def abort(self) -> None:
+        """Cut the connection: the answer cannot be completed."""
+        if not self.done:
+            self.done = True
+            self._connection.abort()
+
+    def _finished(self) -> None:
+        self.done = True
+        self._connection.exchange_done(self)
+
+    def _connection_header(self, lines: list[bytes]) -> None:
+        if not self.body_complete:
+            # The rest of the request would stand before the next one: this connection ends here.
+            self.close_after = True
+        if self.close_after:
+            lines.append(b"connection: close\r\n")
+        elif self.http10:
+            lines.append(b"connection: keep-alive\r\n")
