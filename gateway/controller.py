@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.call import Call
@@ -21,6 +21,8 @@ from gateway.errors import SamovarError, WorkerBroke, WorkerUnreachable
 from gateway.links.agent import AgentLink
 from gateway.links.listener import Desk, LinkConnection
 from gateway.links.worker import WorkerLink, fail_calls
+from gateway.live_workers import LiveWorker, ending_of, for_callers
+from gateway.proofs import Proofs
 from gateway.revisions import revision_spec, worker_spec
 from runtime import messages as wire
 from warmpool import commands, events
@@ -69,28 +71,6 @@ class Explanations(Protocol):
         """Keep this decision."""
 
 
-@dataclass
-class LiveWorker:
-    """What the controller holds of one worker, from the order to start it until its exit is known."""
-
-    revision: Revision
-    agent: str
-    slice_id: str
-    ordered_at: float
-    link: WorkerLink | None = None
-    deadline: asyncio.TimerHandle | None = None
-    pid: int = 0
-    how: str = ""
-    #: Time from the order to Ready, less the handler's own initialisation.
-    start_us: int = 0
-    init_us: int = 0
-    ready: wire.Ready | None = None
-    failure: wire.StartFailed | None = None
-    #: Calls that were on its link when that ended, until the exit code is known.
-    orphans: list[Call] = field(default_factory=list)
-    stopping: str = ""
-
-
 class Controller:
     """See the module."""
 
@@ -120,7 +100,7 @@ class Controller:
         self._workers: dict[str, LiveWorker] = {}
         self._revisions: dict[str, Revision] = {}
         self._start_errors: dict[str, SamovarError] = {}
-        self._proofs: dict[str, list[asyncio.Future[LiveWorker]]] = {}
+        self.proofs = Proofs()
         self._agent_waiters: list[asyncio.Future[None]] = []
         self._ticker: asyncio.TimerHandle | None = None
         self.events_handled = 0
@@ -191,32 +171,6 @@ class Controller:
         self.handle(events.RevisionRemoved(revision.key))
         self._revisions.pop(revision.key, None)
         self._start_errors.pop(revision.key, None)
-
-    async def first_worker(self, revision: Revision) -> LiveWorker:
-        """Have one worker of this revision started and wait until it is ready.
-
-        Raises SamovarError when its start failed; bounded by the revision's start timeout on the worker's side and
-        by the caller on ours.
-        """
-        future: asyncio.Future[LiveWorker] = asyncio.get_running_loop().create_future()
-        waiting = self._proofs.setdefault(revision.key, [])
-        waiting.append(future)
-        try:
-            self.handle(events.WorkerRequested(revision.key, "the new revision proves that it starts"))
-            return await future
-        finally:
-            waiting.remove(future)
-            if not waiting:
-                self._proofs.pop(revision.key, None)
-
-    def _settle_proofs(self, revision: str, worker: LiveWorker | None, error: SamovarError | None) -> None:
-        for future in self._proofs.get(revision, ()):
-            if future.done():
-                continue
-            if worker is not None:
-                future.set_result(worker)
-            elif error is not None:
-                future.set_exception(error)
 
     # -- effects -----------------------------------------------------------------------------------------
 
@@ -330,7 +284,7 @@ class Controller:
         self._start_errors.pop(live.revision.key, None)
         note = f"ready after {live.start_us / 1000:.1f} ms of start and {live.init_us / 1000:.1f} ms of loading"
         self._explain(live.revision, "worker ready", note, worker)
-        self._settle_proofs(live.revision.key, live, None)
+        self.proofs.ready(live.revision.key, live)
         self.handle(events.WorkerReady(worker))
 
     def worker_start_failed(self, worker: str, failure: wire.StartFailed) -> None:
@@ -348,8 +302,8 @@ class Controller:
             live.deadline.cancel()
         self._desk.forget("worker", name)
         self._explain(live.revision, "start failed", error.message, name)
-        self._start_errors[live.revision.key] = _for_callers(error)
-        self._settle_proofs(live.revision.key, None, error)
+        self._start_errors[live.revision.key] = for_callers(error)
+        self.proofs.failed(live.revision.key, error)
         self.handle(events.WorkerFailed(name, error.message, by_function))
 
     def call_ended(self, call: Call) -> None:
@@ -429,7 +383,7 @@ class Controller:
             live.orphans = []
             if live.link is not None:
                 live.link.close()
-            self._settle_proofs(live.revision.key, None, WorkerUnreachable("the node was lost during the start"))
+            self.proofs.failed(live.revision.key, WorkerUnreachable("the node was lost during the start"))
 
     def worker_started(self, agent: str, message: wire.Started) -> None:
         """A worker's process exists."""
@@ -444,7 +398,7 @@ class Controller:
         live = self._workers.pop(message.worker, None)
         if live is None:
             return
-        ending = _ending(message)
+        ending = ending_of(message)
         if live.ready is None and live.failure is None:
             error = WorkerBroke(f"the worker died before it was ready: {ending}", detail={"note": message.note})
             self._start_failed(message.worker, live, error, by_function=True)
@@ -509,14 +463,3 @@ class Controller:
         """Order every agent to stop its workers and leave."""
         for link in self._agents.values():
             link.shut_down(int(grace_s * 1000))
-
-
-def _ending(message: wire.Exited) -> str:
-    if message.signal:
-        return f"killed by signal {message.signal}" + (f" ({message.note})" if message.note else "")
-    return f"exited with code {message.code}" + (f" ({message.note})" if message.note else "")
-
-
-def _for_callers(error: SamovarError) -> SamovarError:
-    """A start's error as its waiting callers may see it: without the traceback."""
-    return type(error)(f"the function could not start: {error.message}", retry_after_s=error.retry_after_s)

@@ -1,7 +1,7 @@
 """The pool on this machine: keeps one node agent running beside the gateway, as Slurm would in an allocation.
 
-The same agent program, the same link, the same orders as on a compute node: only who starts it differs. It dies with
-the gateway, and is started again, with a growing pause, when it dies alone.
+The same agent program, the same link, the same orders as on a compute node: only who starts it differs. It dies
+with the gateway, and is started again, with a growing pause, when it dies alone.
 """
 
 from __future__ import annotations
