@@ -69,8 +69,7 @@ def requirements_of_file(content: bytes) -> tuple[str, ...]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise _refusal("not UTF-8 text", line) from None
+        raise _refusal("not UTF-8 text", content.count(b"\n", 0, error.start) + 1) from None
     found: list[str] = []
     held, held_line = "", 0
     for number, line in enumerate(text.splitlines(), 1):

@@ -231,10 +231,10 @@ def test_any_bytes_give_a_manifest_or_a_refusal(data: bytes) -> None:
             pass
 
 
-KEYS = st.sampled_from(
-    ["name", "handler", "env", "concurrency", "timeouts", "total", "idle", "first_byte", "resources", "gpu", "cpu"]
-    + ["memory", "scale", "min", "max", "target", "requirements", "python", "max_body", "public", "shape", "namespace"]
-)
+TABLES = ["env", "timeouts", "resources", "scale", "requirements"]
+TOP = ["name", "namespace", "handler", "concurrency", "python", "max_body", "public", "shape"]
+BELOW = ["total", "idle", "first_byte", "gpu", "gpu_memory", "cpu", "memory", "min", "max", "target"]
+KEYS = st.sampled_from([*TABLES, *TOP, *BELOW])
 VALUES = st.recursive(
     st.sampled_from(["1", "-1", "0", '"x"', '"3s"', '"1GiB"', "true", "1e400", "nan", "1979-05-27", "07:32:00", "''"]),
     lambda inner: st.one_of(
