@@ -88,6 +88,7 @@ class Caller(asyncio.Protocol):
         #: Nothing of the answer has come yet.
         self._fresh = True
         self._waiting = False
+        self._broken = False
         self._sent_ns = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -148,16 +149,17 @@ class Caller(asyncio.Protocol):
         self.send()
 
     def _break(self, what: str) -> None:
-        """An error ends this connection."""
-        self._tally.wrong(what)
+        """An error ends this connection, and is one error whatever follows from it."""
+        if not self._broken:
+            self._broken = True
+            self._tally.wrong(what)
         self._waiting = False
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone; an error when it owed an answer."""
         if self._waiting:
-            self._tally.wrong(f"connection lost while waiting for an answer: {exc or 'closed by the server'}")
-            self._waiting = False
+            self._break(f"connection lost while waiting for an answer: {exc or 'closed by the server'}")
         self._done()
 
     def give_up(self) -> None:

@@ -3,6 +3,6 @@
 from typing import Any
 
 
-async def main(event: Any, context: Any) -> Any:
+def main(event: Any, context: Any) -> Any:
     """The event."""
     return event
