@@ -66,6 +66,8 @@ class ScaleParams:
     max_scale_up_rate: float = 1000.0
     max_scale_down_rate: float = 2.0
     scale_down_delay_s: float = 0.0
+    #: Workers wanted at least whenever any is wanted; 0 or 1: no such bound.
+    activation_scale: int = 0
     #: Idle time after which the last workers go (scale to zero); the keep-alive policy may lengthen it.
     idle_timeout_s: float = 60.0
     #: "fixed" is the only policy so far.
@@ -107,3 +109,9 @@ class PoolParams:
     #: After a failed start, wait this long before the next, doubling up to the maximum.
     start_backoff_s: float = 1.0
     start_backoff_max_s: float = 60.0
+    #: After a function's own code failed to start, calls wait for the next try if it is at most this far away.
+    start_backoff_wait_s: float = 5.0
+    #: A shortage (nothing fits) is looked at again this often, besides whenever capacity appears.
+    shortage_retry_s: float = 0.25
+    #: A requested worker that never became ready is not tried for longer than this.
+    request_expires_s: float = 600.0
