@@ -73,7 +73,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Whose folder it is. Raises WrongUsage, with the line where TOML is broken."""
     path = folder / MANIFEST
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError as error:
         raise WrongUsage(f"{folder} has no {MANIFEST}", hint="`samovar init NAME` makes a folder with one") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -10,7 +10,7 @@ from samovar.problems import WrongUsage
 
 DEFAULT_NAMESPACE = "default"
 #: The rule for names that `samovar init` gives; what may exist already is for the gateway to say.
-_GOOD_NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_GOOD_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class FunctionName(NamedTuple):
@@ -48,5 +48,5 @@ def check_new_name(what: str, name: str) -> None:
     if not _GOOD_NAME.fullmatch(name):
         raise WrongUsage(
             f"{name!r} cannot be a {what}",
-            hint="use lower-case letters, digits and '-'; a letter first, 63 characters at most",
+            hint="use lower-case letters, digits and inner '-', 63 characters at most",
         )
