@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -48,6 +49,7 @@ class LoopDriver(asyncio.Protocol):
         self._running: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._stopping = False
+        self._pid = os.getpid()
         self._over = asyncio.Event()
 
     async def serve(self, ready: Callable[[], None]) -> None:
@@ -125,6 +127,8 @@ class LoopDriver(asyncio.Protocol):
             error = CallCancelled("the call was cancelled") if stream.gone else cancelled
         except BaseException as raised:  # SystemExit and KeyboardInterrupt end the call, not the worker
             error = raised
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child that the handler forked and that came back here must not speak for the worker
         stream.fail(error, self._bundle_dir)
 
     def _ended(self, stream: CallStream) -> None:

@@ -6,7 +6,6 @@ Cancel is seen only after it; the gateway ends a worker that does not yield.
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 from collections import deque
@@ -18,8 +17,9 @@ from runtime.messages import CHUNK_BYTES, WINDOW_BYTES, Body, Cancel, Credit, Me
 from runtime.shapes.event import EventHandler
 from runtime.shapes.event_result import Answer
 
-#: Small enough that the allocator reuses it; larger frames take several reads.
-_READ_BYTES = 64 * 1024
+#: A small read costs less for the usual small call; once one was full, more is coming.
+_READ_BYTES = 16 * 1024
+_READ_MORE_BYTES = 256 * 1024
 
 
 class ConnectionEnded(Exception):
@@ -36,9 +36,9 @@ class SerialDriver:
         self._bundle_dir = bundle_dir
         self._decoder = Decoder()
         self._inbox: deque[Message] = deque()
+        self._read_bytes = _READ_BYTES
         self._idle = False
         self._stopping = False
-        self._pid = os.getpid()
 
     def stop_on_sigterm(self) -> None:
         """Have SIGTERM end an idle worker at once and a busy one after its call."""
@@ -70,9 +70,11 @@ class SerialDriver:
     def _receive(self) -> None:
         inbox = self._inbox
         while not inbox:
-            data = self._connection.recv(_READ_BYTES)
+            size = self._read_bytes
+            data = self._connection.recv(size)
             if not data:
                 raise ConnectionEnded
+            self._read_bytes = _READ_MORE_BYTES if len(data) == size else _READ_BYTES
             inbox.extend(self._decoder.feed(data))
 
     def _next(self) -> Message:
@@ -92,21 +94,14 @@ class SerialDriver:
             ending: Message = failure(number, error, self._bundle_dir, stats_since(began, cpu_began))
         else:
             if len(answer.body) > CHUNK_BYTES:
-                self._in_own_process()
                 ending = self._stream(number, answer, began, cpu_began)
             else:
                 ending = Response(number, *answer, True, stats_since(began, cpu_began))
-        self._in_own_process()
         try:
             frame = encode(ending)
         except FrameError as error:
-            frame = encode(failure(number, error, self._bundle_dir, stats_since(began, cpu_began), kind="bad_result"))
+            frame = encode(failure(number, error, self._bundle_dir, stats_since(began, cpu_began)))
         self._connection.sendall(frame)
-
-    def _in_own_process(self) -> None:
-        """A child that the handler forked and that came back here must not speak for the worker."""
-        if os.getpid() != self._pid:
-            os._exit(0)
 
     def _collect(self, request: Request) -> bytes:
         """The whole body of a request that came in pieces."""
@@ -131,9 +126,12 @@ class SerialDriver:
     def _stream(self, number: int, answer: Answer, began: int, cpu_began: int) -> Message:
         """Send all but the last piece of a large answer, within the gateway's window; gives the last message."""
         body = memoryview(answer.body)
-        self._connection.sendall(
-            encode(Response(number, answer.status, answer.headers, bytes(body[:CHUNK_BYTES]), False, []))
-        )
+        head = Response(number, answer.status, answer.headers, bytes(body[:CHUNK_BYTES]), False, [])
+        try:
+            frame = encode(head)
+        except FrameError as error:
+            return failure(number, error, self._bundle_dir, stats_since(began, cpu_began))
+        self._connection.sendall(frame)
         sent, window = CHUNK_BYTES, WINDOW_BYTES - CHUNK_BYTES
         while True:
             piece = min(CHUNK_BYTES, len(body) - sent)

@@ -39,7 +39,7 @@ EXIT_RUNTIME_FAILED = 70
 
 def run_forked(spec: WorkerSpec, descriptors: list[int], parent: int, bare_modules: frozenset[str]) -> None:
     """The forked child's whole life; never returns."""
-    code = EXIT_RUNTIME_FAILED
+    code, process_id = EXIT_RUNTIME_FAILED, os.getpid()
     try:
         fileno = process_setup.become_worker_process(descriptors, parent, spec.function)
         variables = process_setup.environment_variables(spec, os.environ)
@@ -50,7 +50,7 @@ def run_forked(spec: WorkerSpec, descriptors: list[int], parent: int, bare_modul
     except BaseException as error:
         _tell_of_our_own_failure(error)
     finally:
-        _leave(code)
+        _leave(code, process_id)
 
 
 def prepare_spawn(spec: WorkerSpec, descriptors: list[int], parent: int, command: list[str]) -> None:
@@ -74,7 +74,7 @@ def prepare_spawn(spec: WorkerSpec, descriptors: list[int], parent: int, command
 
 def main(descriptor: int, _parent: int, bare_modules: frozenset[str]) -> None:
     """A spawned worker's whole life; never returns. `descriptor` holds its spec."""
-    code = EXIT_RUNTIME_FAILED
+    code, process_id = EXIT_RUNTIME_FAILED, os.getpid()
     try:
         with open(descriptor, "rb") as told:
             order = json.load(told)
@@ -86,7 +86,7 @@ def main(descriptor: int, _parent: int, bare_modules: frozenset[str]) -> None:
     except BaseException as error:
         _tell_of_our_own_failure(error)
     finally:
-        _leave(code)
+        _leave(code, process_id)
 
 
 def _tell_of_our_own_failure(error: BaseException) -> None:
@@ -96,8 +96,13 @@ def _tell_of_our_own_failure(error: BaseException) -> None:
         pass
 
 
-def _leave(code: int) -> None:
-    """End the process now: exit functions and buffers, but no wait for threads and no dismantling of modules."""
+def _leave(code: int, process_id: int) -> None:
+    """End the process now: exit functions and buffers, but no wait for threads and no dismantling of modules.
+
+    A child that the handler forked and that came back here just ends: it must not do the worker's last acts.
+    """
+    if os.getpid() != process_id:
+        os._exit(0)
     for last_act in (atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
         try:
             last_act()

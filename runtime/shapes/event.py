@@ -21,13 +21,16 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_decode_json = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+_decode_json = _decoder.decode
+_scan_json: Callable[[str, int], tuple[Any, int]] = vars(_decoder)["scan_once"]
+_JSON_TYPES = frozenset({b"", b"application/json"})
 
 
 def _content_type(headers: list[Header]) -> bytes:
     for name, value in headers:
         if len(name) == 12 and name.lower() == b"content-type":
-            return value.partition(b";")[0].strip().lower()
+            return value if value == b"application/json" else value.partition(b";")[0].strip().lower()
     return b""
 
 
@@ -39,8 +42,20 @@ def decode_event(headers: list[Header], body: bytes) -> Any:
     if not body:
         return None
     content_type = _content_type(headers)
-    if content_type and content_type != b"application/json" and not content_type.endswith(b"+json"):
+    if content_type not in _JSON_TYPES and not content_type.endswith(b"+json"):
         return body
+    try:
+        # The common case in one scan: JSON without space around it.
+        text = body.decode()
+        event, end = _scan_json(text, 0)
+        if end == len(text):
+            return event
+    except (StopIteration, ValueError, RecursionError):
+        pass  # said properly below
+    return _decode_slowly(body)
+
+
+def _decode_slowly(body: bytes) -> Any:
     try:
         return _decode_json(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

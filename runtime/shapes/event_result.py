@@ -7,7 +7,7 @@ import binascii
 import inspect
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from runtime.messages import Header
@@ -19,8 +19,24 @@ BYTES_HEADERS: list[Header] = [[b"content-type", b"application/octet-stream"]]
 SEARCH_DEPTH_MAX = 200
 SEARCH_NODES_MAX = 100_000
 
-_to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _to_ascii_json = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+def _made_once() -> Callable[[Any], str]:
+    """`_encoder.encode` without making the inner encoder anew each time, where the interpreter has what that takes."""
+    make, quote = getattr(json.encoder, "c_make_encoder", None), getattr(json.encoder, "c_encode_basestring", None)
+    if make is None or quote is None:
+        return _encoder.encode
+    parts = make(None, _encoder.default, quote, None, ":", ",", False, False, False)
+
+    def encode(value: Any) -> str:
+        return "".join(parts(value, 0))
+
+    return encode
+
+
+_to_json = _made_once()
 
 
 class BadResult(TypeError):
@@ -54,7 +70,7 @@ def encode_json(result: Any) -> bytes:
         except UnicodeEncodeError:
             return _to_ascii_json(result).encode()
     except RecursionError:
-        raise BadResult("RecursionError: the result is nested too deeply for JSON") from None
+        raise BadResult("the result is nested too deeply for JSON, or refers to itself") from None
     except (TypeError, ValueError) as error:
         if inspect.iscoroutine(result):
             result.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from runtime import messages as wire
 from runtime.codec import Decoder, encode
@@ -316,7 +316,16 @@ async def gateway(tmp_path: Path) -> AsyncIterator[GatewayDouble]:
     await double.start()
     yield double
     await double.stop()
-    assert not os.path.exists(tmp_path / "scratch" / "w1")
+    assert not (tmp_path / "scratch" / "w1").exists()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayDouble]:
+    """One for a module's tests that do no harm to the agent; they run with the module's event loop."""
+    double = GatewayDouble(tmp_path_factory.mktemp("shared"))
+    await double.start()
+    yield double
+    await double.stop()
 
 
 @pytest.fixture
