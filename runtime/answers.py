@@ -45,6 +45,6 @@ def failure(call: int, error: BaseException, bundle_dir: str, stats: list[int], 
     if isinstance(error, CallCancelled):
         return Failed(call, "cancelled", "Cancelled", str(error), "", stats)
     if isinstance(error, (BadResult, FrameError)):  # the latter: a head too large for a frame
-        kind = "bad_result"
+        kind = kind or "bad_result"
     fault = describe(error, bundle_dir)
     return Failed(call, kind or "raised", *fault, stats)

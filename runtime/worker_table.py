@@ -77,14 +77,16 @@ class WorkerTable:
     async def _start(self, worker: _Worker, environments: Environments) -> None:
         connection = -1
         try:
-            worker.spec = self._with_scratch(worker)
-            spec = worker.spec
-            sock, launcher = await asyncio.gather(
-                dial(spec.connect), environments.launcher(spec.environment, spec.python)
-            )
-            connection = sock.detach()
+            if not self._holds(worker):
+                return
+            spec = worker.spec = self._with_scratch(worker)
+            launcher = await environments.launcher(spec.environment, spec.python)
+            # Only now: the gateway does not wait long for a connection to introduce itself.
+            connection = (await dial(spec.connect)).detach()
             if not launcher.zygote.usable:  # dropped while we dialled
                 launcher = await environments.launcher(spec.environment, spec.python)
+            if not self._holds(worker):
+                return
             at_start = start_variables(spec)
             spawn = launcher.spawn or bool(at_start)
             worker.how = "spawn" if spawn else "zygote"
@@ -95,8 +97,6 @@ class WorkerTable:
             descriptors, connection = [connection, *worker.log.hand_over()], -1
             launcher.zygote.start_worker(spec, spawn, descriptors)
             worker.zygote = launcher.zygote
-        except asyncio.CancelledError:
-            self._gone(worker, -1, 0, "stopped before it was started")
         except (OSError, ValueError, ZygoteFailed, OversizedPacket, BadAddress) as error:
             self._gone(worker, -1, 0, f"it could not be started: {error or type(error).__name__}")
         except Exception as error:
@@ -105,6 +105,10 @@ class WorkerTable:
         finally:
             if connection >= 0:
                 os.close(connection)
+
+    def _holds(self, worker: _Worker) -> bool:
+        """It was not stopped meanwhile."""
+        return self._table.get(worker.spec.worker) is worker
 
     def _with_scratch(self, worker: _Worker) -> WorkerSpec:
         spec = worker.spec
@@ -137,8 +141,7 @@ class WorkerTable:
         if worker is None:
             return
         if worker.zygote is None:
-            if worker.task is not None:
-                worker.task.cancel()
+            self._gone(worker, -1, 0, "stopped before it was started")
             return
         if worker.stop_timer is not None:
             worker.stop_timer.cancel()

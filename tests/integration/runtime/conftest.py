@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,19 +182,26 @@ class GatewayDouble:
         self.report: wire.Report | None = None
         self.environments: list[wire.EnvironmentLoaded | wire.EnvironmentFailed] = []
         self._names = itertools.count(1)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._listener: asyncio.Task[None] | None = None
 
     async def start(self, *options: str) -> None:
         """Listen, start an agent, wait for its report."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Peer(self), str(self.folder / "link.sock"), backlog=512)
+        path = str(self.folder / "link.sock")
+        self._servers.append(await loop.create_unix_server(lambda: Peer(self), path, backlog=512))
         command = [sys.executable, "-m", "runtime.agent", "--connect", self.connect, "--token", "secret"]
         command += ["--ident", "here", "--scratch", str(self.folder / "scratch"), "--die-with-parent", *options]
         self.agent_log = (self.folder / "agent.log").open("wb")
         self.process = subprocess.Popen(command, cwd=PROJECT, stderr=self.agent_log)
         await until(lambda: self.report or self.process.poll() is not None, "the agent reports")  # type: ignore[union-attr]
         assert self.report is not None, (self.folder / "agent.log").read_text()
+
+    async def listen_on_loopback(self) -> int:
+        """Listen on a free TCP port too; gives it."""
+        server = await asyncio.get_running_loop().create_server(lambda: Peer(self), "127.0.0.1", 0)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
 
     def introduced(self, peer: Peer) -> None:
         """A connection said who it is."""
@@ -305,18 +312,30 @@ class GatewayDouble:
             self.agent_log.close()
         if self._listener is not None:
             self._listener.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[GatewayDouble]:
+async def make_gateway(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[GatewayDouble]]]:
+    """Makes a gateway double with one agent that is given these options."""
+    made: list[GatewayDouble] = []
+
+    async def make(*options: str) -> GatewayDouble:
+        double = GatewayDouble(tmp_path)
+        made.append(double)
+        await double.start(*options)
+        return double
+
+    yield make
+    for double in made:
+        await double.stop()
+
+
+@pytest.fixture
+async def gateway(make_gateway: Callable[..., Awaitable[GatewayDouble]]) -> GatewayDouble:
     """A gateway double with one agent."""
-    double = GatewayDouble(tmp_path)
-    await double.start()
-    yield double
-    await double.stop()
-    assert not (tmp_path / "scratch" / "w1").exists()
+    return await make_gateway()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
