@@ -27,12 +27,13 @@ from gateway.errors import (
 )
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
-from gateway.web.answers import error_body, error_headers
+from gateway.web.answers import date_header, error_body, error_headers, without_named
 from gateway.web.exchange import HOP_BY_HOP, Exchange, Headers
+from gateway.web.forwarded import forwarded
 from warmpool.commands import Reject
 
 #: Tokens of ours, recognised so that they never travel on to a function.
-TOKEN_PREFIX = b"bearer smv_"
+TOKEN_PREFIX = b"smv_"
 
 
 class Principal(Protocol):
@@ -113,8 +114,7 @@ class Activator:
         try:
             self._admit(exchange)
         except SamovarError as error:
-            body = error_body(error)
-            exchange.respond(error.status, error_headers(error), body)
+            exchange.respond(error.status, [*error_headers(error), date_header(time.time())], error_body(error))
 
     def _admit(self, exchange: Exchange) -> None:
         path = exchange.target
@@ -146,39 +146,32 @@ class Activator:
         self._calls[call.invocation] = call
         call.admit()
         self._pool.arrive(call)
+        call.arm()
 
     def _screen(self, exchange: Exchange, route: Route | None) -> tuple[Principal | None, Headers]:
         """Who calls, and the headers that travel on: hop-by-hop ones and our token removed, Forwarded set."""
         kept: Headers = []
         authorization: bytes | None = None
-        named_by_connection: bytes | None = None
-        forwarded = False
-        forwarded_for = forwarded_proto = forwarded_host = b""
-        host = b""
+        named = host = b""
+        via: dict[bytes, bytes] = {}
         for pair in exchange.headers:
             name = pair[0].lower()
             if name in _INTERESTING:
                 value = pair[1]
                 if name in HOP_BY_HOP:
                     if name == b"connection":
-                        named_by_connection = value
+                        named += b"," + value
+                    continue
+                if name == b"expect":
                     continue
                 if name == b"authorization":
-                    if value[: len(TOKEN_PREFIX)].lower() == TOKEN_PREFIX:
+                    if _holds_our_token(value):
                         authorization = value
                         continue
-                elif name == b"expect":
-                    continue
                 elif name == b"host":
                     host = value
-                elif name == b"forwarded":
-                    forwarded = True
-                elif name == b"x-forwarded-for":
-                    forwarded_for = value
-                elif name == b"x-forwarded-proto":
-                    forwarded_proto = value
                 else:
-                    forwarded_host = value
+                    via[name] = value
             kept.append(pair)
         principal: Principal | None = None
         if route is None or not route.public or authorization is not None:
@@ -187,12 +180,10 @@ class Activator:
             except Unauthorized:
                 if route is None or not route.public:
                     raise
-        if named_by_connection is not None:
-            kept = _without_named(kept, named_by_connection)
-        if not forwarded:
-            kept.append(
-                (b"forwarded", _forwarded(exchange.peer, host, forwarded_for, forwarded_proto, forwarded_host))
-            )
+        if named:
+            kept = without_named(kept, named)
+        # Added to one that came, which tells of the hops before (RFC 7239 4).
+        kept.append((b"forwarded", forwarded(exchange.peer, host, via)))
         return principal, kept
 
     # -- the pool's answers ------------------------------------------------------------------------------
@@ -254,15 +245,13 @@ class Activator:
         return len(self._calls)
 
 
-_INTERESTING = HOP_BY_HOP | {
-    b"authorization",
-    b"expect",
-    b"host",
-    b"forwarded",
-    b"x-forwarded-for",
-    b"x-forwarded-proto",
-    b"x-forwarded-host",
-}
+_FORWARDED = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"))
+_INTERESTING = HOP_BY_HOP | _FORWARDED | {b"authorization", b"expect", b"host"}
+
+
+def _holds_our_token(authorization: bytes) -> bool:
+    scheme, _, credentials = authorization.partition(b" ")
+    return scheme.lower() == b"bearer" and credentials.lstrip()[: len(TOKEN_PREFIX)].lower() == TOKEN_PREFIX
 
 
 def _name(raw: bytes) -> str:
@@ -270,23 +259,3 @@ def _name(raw: bytes) -> str:
         return raw.decode("ascii")
     except UnicodeDecodeError:
         raise BadRequest("namespace and function names are plain ASCII") from None
-
-
-def _without_named(headers: Headers, connection: bytes) -> Headers:
-    """Drop the headers that the Connection header names (RFC 9110 7.6.1)."""
-    named = {part.strip().lower() for part in connection.split(b",")} - {b"close", b"keep-alive", b""}
-    return [pair for pair in headers if pair[0].lower() not in named] if named else headers
-
-
-def _forwarded(peer: str, host: bytes, via: bytes, proto: bytes, original_host: bytes) -> bytes:
-    """RFC 7239 from what came: X-Forwarded-* where a proxy in front set them, else the connection itself."""
-    source = via.split(b",")[0].strip() if via else peer.encode()
-    if b":" in source and not source.startswith(b"["):
-        source = b"[" + source + b"]"
-    if not source.replace(b".", b"").isalnum():
-        source = b'"' + source.replace(b'"', b"") + b'"'
-    parts = [b"for=" + (source or b"unknown"), b"proto=" + (proto if proto.isalpha() else b"http")]
-    name = (original_host or host).replace(b'"', b"")
-    if name:
-        parts.insert(1, b'host="' + name + b'"')
-    return b";".join(parts)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
+from collections import deque
 from typing import Protocol
 
 from gateway.errors import (
@@ -24,14 +24,20 @@ from gateway.errors import (
 )
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
-from gateway.web.answers import UnreadableAnswer, answer_headers, error_body, error_headers
-from gateway.web.exchange import Exchange, Headers
+from gateway.web.answers import answer_headers, date_header, error_body, error_headers
+from gateway.web.exchange import Exchange, Headers, UnreadableAnswer, has_no_body
 from runtime import messages as wire
 
 log = logging.getLogger("gateway.call")
 
 #: Told to the caller who has gone before there was anything to tell (as nginx does).
 CLIENT_CLOSED_REQUEST = 499
+#: The worker is credited when so much of its answer was passed on: few frames, and it never runs dry.
+CREDIT_BATCH_BYTES = wire.WINDOW_BYTES // 4
+#: What a worker says of its usage is believed up to here.
+_USAGE_MAX = 2**53
+
+_monotonic = time.monotonic
 
 
 class Link(Protocol):
@@ -65,6 +71,7 @@ class Call:
     """See the module."""
 
     __slots__ = (
+        "_blocked",
         "_body_sent",
         "_bytes_in",
         "_bytes_out",
@@ -86,6 +93,7 @@ class Call:
         "_start_us",
         "_status",
         "_timer",
+        "_timer_at",
         "arrived_at",
         "arrived_us",
         "client_gone",
@@ -106,7 +114,7 @@ class Call:
         self.token_id = token_id
         #: The caller holds a token of the function's namespace and may see tracebacks.
         self._owner = owner
-        self.arrived_at = time.monotonic()
+        self.arrived_at = _monotonic()
         self.arrived_us = time.time_ns() // 1000
         self.total_s = route.timeouts.total_s
         self.dispatched_at = 0.0
@@ -116,6 +124,7 @@ class Call:
         self.client_gone = False
         self._link: Link | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._head_at = 0.0
         self._last_piece_at = 0.0
         self._status = 0
@@ -123,41 +132,49 @@ class Call:
         self._bytes_in = self._bytes_out = 0
         self._concluded = False
         # request body: pieces waiting for a worker or for credit
-        self._pending: list[bytes] = []
+        self._pending: deque[bytes] = deque()
         self._pending_bytes = 0
         self._pending_last = False
         self._body_sent = False
         self._held_body = False
         self._credit = wire.WINDOW_BYTES
-        # answer: bytes passed on but not yet credited to the worker, while the client's buffer is full
+        # answer: bytes of it that the worker has not been credited for, and whether that is because the client's
+        # buffer is full
         self._credit_due = 0
+        self._blocked = False
 
     # -- waiting -----------------------------------------------------------------------------------------
 
     def admit(self) -> None:
-        """Take what is there of the body and start the clock."""
+        """Take what is there of the body."""
         exchange = self._exchange
-        self._bytes_in = len(exchange.body)
         exchange.attach(self)
-        if exchange.body:
-            self._pending.append(exchange.body)
-            self._pending_bytes = len(exchange.body)
-            exchange.body = b""
-        self._pending_last = exchange.body_complete
         if not exchange.body_complete:
             exchange.want_body()
-            self._hold_body_if_full()
-        timeouts = self.route.timeouts
-        self._timer = asyncio.get_running_loop().call_later(min(timeouts.start_s, self.total_s), self._on_timer)
+        if exchange.body:
+            self._pending.append(exchange.body)
+            self._bytes_in = self._pending_bytes = len(exchange.body)
+            exchange.body = b""
+        self._pending_last = exchange.body_complete
+        self._hold_body_if_full()
 
-    def remaining_ms(self) -> int:
-        """What is left of the total time, at least one."""
-        return max(1, int((self.arrived_at + self.total_s - time.monotonic()) * 1000))
+    def arm(self) -> None:
+        """Have the clock run for the earliest limit. Called once the pool has had its say: most calls have a worker
+        by then, and need one timer only."""
+        if self._concluded:
+            return
+        due = self._due()
+        if self._timer is not None:
+            if self._timer_at <= due:
+                return  # it fires before and looks again
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = asyncio.get_running_loop().call_later(max(0.001, due - _monotonic()), self._on_timer)
 
     def dispatched(self, link: Link, start_kind: str, start_us: int, init_us: int) -> wire.Request:
         """A worker has room: the frame that hands the call over. `start_us`, `init_us`: how much of the wait was
         spent on starting that worker and on its initialisation."""
-        now = time.monotonic()
+        now = _monotonic()
         self._link = link
         self.dispatched_at = now
         self.start_kind = start_kind
@@ -165,8 +182,11 @@ class Call:
         self._init_us = min(init_us, waited_us)
         self._start_us = min(start_us, waited_us - self._init_us)
         self._queued_us = waited_us - self._start_us - self._init_us
+        if self._timer is not None:
+            self.arm()
         exchange, route = self._exchange, self.route
-        body, last = self._take_first()
+        body, last = self._take_first() if self._pending else (b"", self._pending_last)
+        self._body_sent = last
         return wire.Request(
             self.number,
             self.invocation,
@@ -176,66 +196,63 @@ class Call:
             exchange.headers,  # type: ignore[arg-type]  # tuples and lists are one thing on the wire
             body,
             last,
-            self.remaining_ms(),
+            max(1, int((self.arrived_at + self.total_s - now) * 1000)),
             "http",
             exchange.peer,
         )
 
     def _take_first(self) -> tuple[bytes, bool]:
         """The first piece of the body for the Request frame, and whether it is all."""
-        if not self._pending:
-            self._body_sent = self._pending_last
-            return b"", self._pending_last
-        body = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-        self._pending.clear()
-        self._pending_bytes = 0
+        body = self._pending.popleft()
         if len(body) > wire.CHUNK_BYTES:
-            self._pending.append(body[wire.CHUNK_BYTES :])
-            self._pending_bytes = len(body) - wire.CHUNK_BYTES
+            self._pending.appendleft(body[wire.CHUNK_BYTES :])
             body = body[: wire.CHUNK_BYTES]
+        self._pending_bytes -= len(body)
         self._credit -= len(body)
-        last = self._pending_last and not self._pending
-        self._body_sent = last
-        return body, last
+        return body, self._pending_last and not self._pending
 
     def flush_body(self) -> None:
         """After the Request frame: send on what waits, as far as the credit goes."""
         link = self._link
-        if link is None or self._body_sent:
+        if link is None or self._body_sent or self._concluded:
             return
-        while self._pending and self._credit > 0:
-            piece = self._pending.pop(0)
+        pending = self._pending
+        while pending and self._credit > 0:
+            piece = pending.popleft()
             size = min(len(piece), self._credit, wire.CHUNK_BYTES)
             if size < len(piece):
-                self._pending.insert(0, piece[size:])
+                pending.appendleft(piece[size:])
                 piece = piece[:size]
             self._pending_bytes -= size
             self._credit -= size
-            last = self._pending_last and not self._pending
+            last = self._pending_last and not pending
             self._body_sent = last
             link.send_body(self.number, piece, last)
-        if self._pending_last and not self._pending and not self._body_sent:
+        if self._pending_last and not pending and not self._body_sent:
             self._body_sent = True
             link.send_body(self.number, b"", True)
         if self._held_body and self._pending_bytes < wire.CHUNK_BYTES:
-            self._held_body = False
-            self._exchange.hold_body(False)
+            self._release_body()
 
     def _hold_body_if_full(self) -> None:
-        if not self._held_body and self._pending_bytes >= wire.CHUNK_BYTES:
+        if not self._held_body and not self._pending_last and self._pending_bytes >= wire.CHUNK_BYTES:
             self._held_body = True
             self._exchange.hold_body(True)
+
+    def _release_body(self) -> None:
+        self._held_body = False
+        self._exchange.hold_body(False)
 
     # -- BodySink: from the client -----------------------------------------------------------------------
 
     def on_body(self, data: bytes) -> None:
         """More of the request's body."""
-        self._bytes_in += len(data)
-        if self._bytes_in > self.route.max_body_bytes:
-            limit = self.route.max_body_bytes
-            self.fail(TooLarge(f"body: larger than the function's max_body of {limit} bytes"))
-            return
         if self._concluded:
+            return
+        self._bytes_in += len(data)
+        limit = self.route.max_body_bytes
+        if self._bytes_in > limit:
+            self.fail(TooLarge(f"body: larger than the function's max_body of {limit} bytes"))
             return
         self._pending.append(data)
         self._pending_bytes += len(data)
@@ -245,82 +262,117 @@ class Call:
     def on_body_end(self) -> None:
         """The request's body is complete."""
         self._pending_last = True
+        if self._held_body:
+            # Nothing more of it can come, and a client that is not read from cannot be seen to leave.
+            self._release_body()
         self.flush_body()
+
+    def on_broken(self, why: str) -> None:
+        """The rest of the request's body is unreadable."""
+        self.fail(BadRequest(f"body: {why}"))
 
     def on_gone(self) -> None:
         """The client is gone. A waiting call leaves the queue; a running one is told, and recorded when it ends."""
+        if self._concluded:
+            return
         self.client_gone = True
         if self._link is None:
             self._floor.leave_queue(self)
             self._conclude(CLIENT_CLOSED_REQUEST, "caller", ())
-        elif not self._concluded:
+        else:
             self._link.send_cancel(self.number, "client_gone")
+            self._passed_on()  # a worker that waits for credit must hear of the end
 
     def on_drain(self) -> None:
         """The client has read on: let the worker go on."""
-        if self._credit_due and self._link is not None:
-            due, self._credit_due = self._credit_due, 0
-            self._link.send_credit(self.number, due)
+        if self._blocked:
+            self._last_piece_at = _monotonic()
+            self._passed_on()
+            if self.route.timeouts.idle_s:
+                self.arm()
 
     # -- from the worker ---------------------------------------------------------------------------------
 
     def on_credit(self, amount: int) -> None:
         """The worker has used more of the request's body."""
-        self._credit = min(self._credit + amount, wire.WINDOW_BYTES)
-        self.flush_body()
+        if amount > 0:
+            self._credit = min(self._credit + amount, wire.WINDOW_BYTES)
+            self.flush_body()
 
     def on_response(self, message: wire.Response) -> None:
         """Head of the answer, and perhaps all of it."""
         if self._concluded:
             return
         try:
-            status = message.status
+            status, body = message.status, message.body
+            if self._head_at:
+                raise UnreadableAnswer("a second head")
             if not 200 <= status <= 999:
                 raise UnreadableAnswer(f"status {status} is not one of an answer")
+            stats = message.stats if message.last else ()
+            headers, length = answer_headers(message.headers, self._own_headers(stats), time.time())
             if message.last:
-                stats = message.stats
-                self._bytes_out = len(message.body)
-                headers = answer_headers(message.headers, self._own_headers(stats))
+                if length is not None and length != len(body) and self._has_body(status):
+                    raise UnreadableAnswer(f"its content-length is {length}, its body has {len(body)} bytes")
+                self._bytes_out = len(body)
                 self._conclude(status, "none", stats)
-                self._exchange.respond(status, headers, message.body)
+                self._exchange.respond(status, headers, body, length)
                 return
-            headers = answer_headers(message.headers, self._own_headers(()))
-            for name, value in headers:
-                if name.lower() == b"content-length" and not value.isdigit():
-                    raise UnreadableAnswer(f"content-length {value!r} is not a number")
         except UnreadableAnswer as error:
-            self.fail(WorkerBroke(f"the function's answer is unreadable: {error}"))
+            self._fail_unreadable(error)
             return
         self._status = status
-        self._head_at = self._last_piece_at = time.monotonic()
-        self._exchange.start(status, headers)
-        self._pass_on(message.body)
+        self._head_at = self._last_piece_at = _monotonic()
+        self._exchange.start(status, headers, length)
+        if self.route.timeouts.idle_s:
+            self.arm()
+        self._pass_on(body)
 
     def on_body_piece(self, message: wire.Body) -> None:
         """More of the answer."""
         if self._concluded:
             return
         if not self._head_at:
-            self.fail(WorkerBroke("the function's answer is unreadable: a body without a head"))
-            return
-        self._last_piece_at = time.monotonic()
-        if message.last:
-            self._bytes_out += len(message.data)
-            self._exchange.write(message.data)
-            self._conclude(self._status, "none", message.stats)
-            self._exchange.finish()
-        else:
+            self._fail_unreadable("a body without a head")
+        elif not message.last:
+            self._last_piece_at = _monotonic()
             self._pass_on(message.data)
+        elif misfit := self._exchange.misfit(len(message.data), True):
+            self._fail_unreadable(misfit)
+        else:
+            self._bytes_out += len(message.data)
+            self._conclude(self._status, "none", message.stats)
+            self._exchange.write(message.data)
+            self._exchange.finish()
 
     def _pass_on(self, data: bytes) -> None:
-        self._bytes_out += len(data)
         if not data:
             return
-        if self._exchange.write(data) or self.client_gone:
-            if self._link is not None:
-                self._link.send_credit(self.number, len(data))
-        else:
-            self._credit_due += len(data)
+        self._credit_due += len(data)
+        if self._credit_due > wire.WINDOW_BYTES:
+            self._fail_unreadable("the worker sent more of it than it was let")
+            return
+        if misfit := self._exchange.misfit(len(data), False):
+            self._fail_unreadable(misfit)
+            return
+        self._bytes_out += len(data)
+        if not self._exchange.write(data):
+            self._blocked = True
+        elif self._credit_due >= CREDIT_BATCH_BYTES:
+            self._passed_on()
+
+    def _passed_on(self) -> None:
+        """What the worker sent is out of our hands: credit it."""
+        self._blocked = False
+        due, self._credit_due = self._credit_due, 0
+        if due and self._link is not None:
+            self._link.send_credit(self.number, due)
+
+    def _has_body(self, status: int) -> bool:
+        return self._exchange.method != "HEAD" and not has_no_body(status)
+
+    def _fail_unreadable(self, why: object) -> None:
+        self.fail(WorkerBroke(f"the function's answer is unreadable: {why}"))
 
     def on_failed(self, message: wire.Failed) -> None:
         """The handler ended the call without a proper answer."""
@@ -358,54 +410,51 @@ class Call:
 
     def _fail_with(self, error: SamovarError, stats: list[int] | tuple[()]) -> None:
         exchange = self._exchange
-        if self.client_gone and error.fault != "platform":
-            self._conclude(CLIENT_CLOSED_REQUEST if error.status < 500 else error.status, error.fault, stats)
-            return
-        if exchange.started:
+        if self.client_gone:
+            told = CLIENT_CLOSED_REQUEST if error.fault == "caller" else error.status
+            self._conclude(told, error.fault, stats)
+        elif exchange.started:
             # The status is out already: the only honest sign left is a cut connection.
             self._conclude(error.status, error.fault, stats)
             exchange.abort()
-            return
-        body = error_body(error)
-        headers = error_headers(error)
-        headers += self._own_headers(stats)
-        self._bytes_out = len(body)
-        self._conclude(error.status, error.fault, stats)
-        exchange.respond(error.status, headers, body)
+        else:
+            body = error_body(error)
+            headers = error_headers(error)
+            headers.append(date_header(time.time()))
+            headers += self._own_headers(stats)
+            self._bytes_out = len(body)
+            self._conclude(error.status, error.fault, stats)
+            exchange.respond(error.status, headers, body)
+
+    def _due(self) -> float:
+        """When the earliest limit is over."""
+        timeouts = self.route.timeouts
+        total_at = self.arrived_at + self.total_s
+        if self._link is None:
+            return min(total_at, self.arrived_at + timeouts.start_s)
+        if not self._head_at:
+            return min(total_at, self.dispatched_at + timeouts.first_byte_s)
+        if timeouts.idle_s and not self._blocked:
+            return min(total_at, self._last_piece_at + timeouts.idle_s)
+        return total_at
 
     def _on_timer(self) -> None:
         """The earliest limit may be due; else wait for the next."""
-        if self._concluded and self._link is None:
+        self._timer = None
+        now = _monotonic()
+        if self._concluded:
             return
-        now = time.monotonic()
-        timeouts = self.route.timeouts
-        total_at = self.arrived_at + self.total_s
-        due = total_at
-        if self._link is None:
-            due = min(due, self.arrived_at + timeouts.start_s)
-            if now >= due:
-                waited = now - self.arrived_at
-                self.fail(
-                    NoCapacity(f"no worker had room within {waited:.1f} s", retry_after_s=max(1.0, waited / 2))
-                )
-                return
-        elif self._concluded:
-            return
-        elif now >= total_at:
+        if now < self._due():
+            self.arm()
+        elif self._link is None:
+            waited = now - self.arrived_at
+            self.fail(NoCapacity(f"no worker had room within {waited:.1f} s", retry_after_s=max(1.0, waited / 2)))
+        elif now >= self.arrived_at + self.total_s:
             self._time_out(f"total timeout of {self.total_s:g} s")
-            return
         elif not self._head_at:
-            due = min(due, self.dispatched_at + timeouts.first_byte_s)
-            if now >= due:
-                self._time_out(f"first-byte timeout of {timeouts.first_byte_s:g} s")
-                return
-        elif timeouts.idle_s:
-            due = min(due, self._last_piece_at + timeouts.idle_s)
-            if now >= due and not self._credit_due:
-                self._time_out(f"idle timeout of {timeouts.idle_s:g} s")
-                return
-            due = max(due, now + timeouts.idle_s) if now >= due else due
-        self._timer = asyncio.get_running_loop().call_later(max(0.001, due - now), self._on_timer)
+            self._time_out(f"first-byte timeout of {self.route.timeouts.first_byte_s:g} s")
+        else:
+            self._time_out(f"idle timeout of {self.route.timeouts.idle_s:g} s")
 
     def _time_out(self, which: str) -> None:
         link = self._link
@@ -415,15 +464,17 @@ class Call:
 
     def _own_headers(self, stats: list[int] | tuple[()]) -> Headers:
         """Server-Timing (milliseconds) and the X-Samovar headers."""
-        run_us = (
-            stats[0] if stats else int((time.monotonic() - self.dispatched_at) * 1e6) if self.dispatched_at else 0
+        run_us = _usage(stats)[0]
+        if not stats and self.dispatched_at:
+            run_us = int((_monotonic() - self.dispatched_at) * 1e6)
+        timing = b"queue;dur=%.3f, start;dur=%.3f, init;dur=%.3f, run;dur=%.3f" % (
+            self._queued_us / 1e3,
+            self._start_us / 1e3,
+            self._init_us / 1e3,
+            run_us / 1e3,
         )
         return [
-            (
-                b"server-timing",
-                b"queue;dur=%.3f, start;dur=%.3f, init;dur=%.3f, run;dur=%.3f"
-                % (self._queued_us / 1e3, self._start_us / 1e3, self._init_us / 1e3, run_us / 1e3),
-            ),
+            (b"server-timing", timing),
             (b"x-samovar-invocation", self.invocation.encode()),
             self.route.revision_header,
             (b"x-samovar-start", self.start_kind.encode() or b"none"),
@@ -437,11 +488,12 @@ class Call:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = time.monotonic()
+        now = _monotonic()
         if not self.dispatched_at:
             self._queued_us = int((now - self.arrived_at) * 1e6)
         run_us = int((now - self.dispatched_at) * 1e6) if self.dispatched_at else 0
         route = self.route
+        _, cpu_us, peak_bytes = _usage(stats)
         record = MeteringRecord(
             self.invocation,
             self.arrived_us,
@@ -456,9 +508,9 @@ class Call:
             self._init_us,
             run_us,
             route.slice_kind,
-            math.ceil(run_us / 1000),
-            stats[1] if len(stats) > 1 else 0,
-            stats[2] if len(stats) > 2 else 0,
+            -(-run_us // 1000),
+            cpu_us,
+            peak_bytes,
             self._bytes_in,
             self._bytes_out,
             status,
@@ -469,6 +521,13 @@ class Call:
         self._pending.clear()
         self._pending_bytes = 0
         if self._held_body:
-            self._held_body = False
-            self._exchange.hold_body(False)
+            self._release_body()
         self._floor.conclude(self, record)
+
+
+def _usage(stats: list[int] | tuple[()]) -> tuple[int, int, int]:
+    """Run and CPU microseconds and peak bytes, as a worker tells them; zeros for what is no such thing."""
+    if len(stats) != 3:
+        return 0, 0, 0
+    run, cpu, peak = (n if type(n) is int and 0 <= n < _USAGE_MAX else 0 for n in stats)
+    return run, cpu, peak

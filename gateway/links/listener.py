@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from runtime import messages as wire
 from runtime.codec import Decoder, FrameError, encode
@@ -54,8 +54,9 @@ class LinkConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody dialled."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's, they only behave as such.
+        self._transport = cast(asyncio.Transport, transport)
+        transport = self._transport
         # Bodies are bounded by their windows; the transport's own mark only costs callbacks.
         transport.set_write_buffer_limits(high=64 * 1024 * 1024)
         if not self._desk.welcome(self):
@@ -85,6 +86,10 @@ class LinkConnection(asyncio.Protocol):
                     self._introduce(message)
         except FrameError as error:
             log.warning("a link is dropped: %s", error)
+            self.close()
+        except Exception:
+            # Whatever a frame set off, the calls on this link are answered by its end.
+            log.exception("a link is dropped by a fault of ours")
             self.close()
 
     def _introduce(self, message: wire.Message) -> None:

@@ -68,7 +68,8 @@ class WorkerLink:
 
     def send_body(self, call: int, data: bytes, last: bool) -> None:
         """Pass on more of a request."""
-        self._connection.send(wire.Body(call, data, last, []))
+        if call in self._calls:
+            self._connection.send(wire.Body(call, data, last, []))
 
     def send_credit(self, call: int, amount: int) -> None:
         """So much of the answer was passed on."""

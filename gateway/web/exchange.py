@@ -42,6 +42,10 @@ def has_no_body(status: int) -> bool:
     return status in {204, 304} or status < 200
 
 
+class UnreadableAnswer(ValueError):
+    """A worker's answer that cannot be put on the wire; the message says why."""
+
+
 class BodySink(Protocol):
     """What the activator hangs behind an exchange."""
 
@@ -50,6 +54,9 @@ class BodySink(Protocol):
 
     def on_body_end(self) -> None:
         """The request's body is complete."""
+
+    def on_broken(self, why: str) -> None:
+        """The rest of the request's body is unreadable; an answer can still be given."""
 
     def on_gone(self) -> None:
         """The client is gone; nothing can be answered any more."""
@@ -81,6 +88,7 @@ class Exchange:
         "_chunked",
         "_connection",
         "_left",
+        "_mute",
         "_sink",
         "body",
         "body_complete",
@@ -100,7 +108,10 @@ class Exchange:
         self._connection = connection
         self._sink: BodySink | None = None
         self._chunked = False
+        #: Body bytes still announced; -1: not announced.
         self._left = -1
+        #: An answer without a body (to HEAD, or 204 and 304): what the handler writes is dropped.
+        self._mute = False
         self.method = ""
         #: The raw request target: path and query as the client sent them.
         self.target = b""
@@ -138,6 +149,11 @@ class Exchange:
         if self._sink is not None and not self.done:
             self._sink.on_body_end()
 
+    def broken(self, why: str) -> None:
+        """The rest of the body is unreadable, from the front."""
+        if self._sink is not None and not self.done:
+            self._sink.on_broken(why)
+
     def gone(self) -> None:
         """The client is gone, from the front."""
         if not self.done:
@@ -163,43 +179,46 @@ class Exchange:
 
     # -- the answer --------------------------------------------------------------------------------------
 
-    def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """The whole answer at once. Ignored when the exchange is done (the client went away)."""
+    def respond(self, status: int, headers: Headers, body: bytes, length: int | None = None) -> None:
+        """The whole answer at once. Ignored when the exchange is done (the client went away).
+
+        `headers` do not hold `content-length`. `length`: what the handler announced; of use only in an answer to HEAD
+        and in 304, which may state a length that they do not send.
+        """
         if self.done:
             return
         self.started = True
-        send_body = self.method != "HEAD" and not has_no_body(status)
         lines = [status_line(status)]
-        length_given = False
         for name, value in headers:
-            if name.lower() == b"content-length":
-                # Only an answer to HEAD (or a 304) may state a length that it does not send.
-                if send_body:
-                    continue
-                length_given = True
             lines += (name, b": ", value, b"\r\n")
-        if not length_given and (send_body or (self.method == "HEAD" and not has_no_body(status))):
-            lines.append(b"content-length: %d\r\n" % len(body))
+        if status == 304 or self.method == "HEAD":
+            if length is None and body and status != 304:
+                length = len(body)
+            body = b""
+        elif has_no_body(status):
+            length, body = None, b""
+        else:
+            length = len(body)
+        if length is not None and status != 204:
+            lines.append(b"content-length: %d\r\n" % length)
         self._connection_header(lines)
-        lines.append(b"\r\n")
-        if send_body:
-            lines.append(body)
+        lines += (b"\r\n", body)
         self._connection.send(b"".join(lines))
         self._finished()
 
-    def start(self, status: int, headers: Headers) -> None:
-        """Head of a streamed answer; the length is the handler's `content-length` if it gave one, else chunked."""
+    def start(self, status: int, headers: Headers, length: int | None = None) -> None:
+        """Head of a streamed answer: `length` if the handler announced one, else chunked. `headers` do not hold
+        `content-length`."""
         if self.done:
             return
         self.started = True
         lines = [status_line(status)]
-        length: int | None = None
         for name, value in headers:
-            if name.lower() == b"content-length":
-                length = int(value)
             lines += (name, b": ", value, b"\r\n")
+        if length is not None and status != 204:
+            lines.append(b"content-length: %d\r\n" % length)
         if self.method == "HEAD" or has_no_body(status):
-            self._left = 0
+            self._mute = True
         elif length is not None:
             self._left = length
         elif self.http10:
@@ -211,31 +230,29 @@ class Exchange:
         lines.append(b"\r\n")
         self._connection.send(b"".join(lines))
 
+    def misfit(self, size: int, last: bool) -> str:
+        """Why `size` more bytes (`last`: and no more) do not fit what was announced; empty when they do."""
+        left = self._left
+        if left < 0 or self._mute or (size == left if last else size <= left):
+            return ""
+        return f"its body is {'longer' if size > left else 'shorter'} than its content-length"
+
     def write(self, data: bytes) -> bool:
-        """A piece of a streamed answer; False asks to wait for `on_drain`. Cuts the connection when the handler
-        sends more than it announced."""
-        if self.done or not data:
+        """A piece of a streamed answer that fits (see `misfit`); False asks to wait for `on_drain`."""
+        if self.done or self._mute or not data:
             return True
         if self._chunked:
             return self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
         if self._left >= 0:
-            if self.method == "HEAD" or self._left == 0:
-                return True
-            if len(data) > self._left:
-                self.abort()
-                return True
             self._left -= len(data)
         return self._connection.send(data)
 
     def finish(self) -> None:
-        """End of a streamed answer. One that is shorter than announced is cut, so that the client can see it."""
+        """End of a streamed answer."""
         if self.done:
             return
         if self._chunked:
             self._connection.send(b"0\r\n\r\n")
-        elif self._left > 0:
-            self.abort()
-            return
         self._finished()
 
     def abort(self) -> None:

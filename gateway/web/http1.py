@@ -10,32 +10,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import httptools
 
 from gateway.web.answers import plain_error
 from gateway.web.exchange import Exchange
+from gateway.web.heads import BadHead, check_head, whose
 
 log = logging.getLogger("gateway.front")
+
+_NEVER = float("inf")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True)
 class FrontParams:
     """Bounds of one client connection."""
 
-    #: Request line and headers together.
+    #: Request line and headers together; also what may stand between two pieces of a body, and after the last.
     head_bytes_max: int = 64 * 1024
     headers_max: int = 256
-    #: Pipelined requests waiting behind the one being answered.
+    #: Pipelined requests waiting behind the one being answered; what comes after them is not read.
     pipelined_max: int = 64
     #: How long a connection may be idle between requests, and a head may take to arrive.
     idle_timeout_s: float = 75.0
     head_timeout_s: float = 30.0
     #: After an answer that left request bytes unread: how long they are thrown away before the close.
     linger_s: float = 2.0
+    #: How long a client may take to read the last of an answer once its connection is closing.
+    flush_timeout_s: float = 30.0
+    #: A client that ended its sending may wait for its answer, or be gone: when to try, after the end of its sending.
+    probe_after_s: tuple[float, ...] = (0.0, 0.05, 0.5, 2.0)
     connections_max: int = 20_000
 
 
@@ -84,17 +94,29 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, front: Front) -> None:
         self._front = front
         self._transport: asyncio.Transport
+        #: The control API's protocol, once the connection is its own.
+        self._api: asyncio.Protocol | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._exchanges: deque[Exchange] = deque()
         #: The exchange whose request is being parsed; None between requests.
         self._incoming: Exchange | None = None
-        self._head_bytes = 0
+        #: Bytes of the head, or since the last piece of the body; -1: begun among other bytes, not counted yet.
+        self._unfinished_bytes = 0
         self._head_done = False
+        #: Pieces of the body of `_incoming` found in the bytes that are being parsed.
+        self._pieces: list[bytes] = []
+        #: The first exchange was given to the activator.
         self._begun = False
-        #: Start of a request line that is not whole yet.
+        #: Start of a request whose server is not known yet, or of a head for the control API.
         self._held = b""
+        #: Said when the exchanges before it are answered, for a request that never became one.
+        self._refusal = b""
         self._writable = True
         self._reading_held = False
+        #: Nothing more that the client sends is looked at.
+        self._deaf = False
+        #: It has ended its sending.
+        self._ended = False
         self._closing = False
         self._peer = ""
         self.expires_at = 0.0
@@ -108,12 +130,13 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client dialled."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclasses of asyncio's, they only behave as such.
+        self._transport = cast(asyncio.Transport, transport)
+        transport = self._transport
         front = self._front
         if len(front.connections) >= front.params.connections_max or front.draining:
             front.refused += 1
-            transport.abort()
+            self.abort()
             return
         front.connections.add(self)
         self.expires_at = front.clock() + front.params.head_timeout_s
@@ -123,96 +146,139 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone; whatever it waited for is told."""
         self._front.connections.discard(self)
-        self._closing = True
+        self._closing = self._deaf = True
+        if self._api is not None:
+            self._api.connection_lost(exc)
         exchanges = list(self._exchanges)
         self._exchanges.clear()
         for exchange in exchanges:
             exchange.gone()
 
-    def eof_received(self) -> bool:
-        """The client half-closed: it may still wait for its answer."""
-        if not self._exchanges:
+    def eof_received(self) -> bool | None:
+        """The client has ended its sending: it may still wait for its answer, or be gone altogether."""
+        if self._api is not None:
+            return self._api.eof_received()
+        self._ended = True
+        if self._closing or not self._exchanges or self._incoming is not None or self._exchanges[-1].http10:
             return False
-        if self._incoming is not None:
-            return False  # it went away in the middle of a body
+        self._deaf = True
         self._exchanges[-1].close_after = True
+        self._probe(0)
         return True
+
+    def _probe(self, attempt: int) -> None:
+        """Find out whether a client that ended its sending still listens: only writing tells. An interim answer is
+        something that every HTTP/1.1 client reads over; the connection of one that is gone breaks by it."""
+        if self._closing or not self._exchanges:
+            return
+        if not self._exchanges[0].started:
+            self._transport.write(_CONTINUE)
+        delays = self._front.params.probe_after_s
+        if attempt + 1 < len(delays):
+            delay = delays[attempt + 1] - delays[attempt]
+            asyncio.get_running_loop().call_later(delay, self._probe, attempt + 1)
 
     def pause_writing(self) -> None:
         """Our write buffer is above its mark."""
         self._writable = False
+        if self._api is not None:
+            self._api.pause_writing()
 
     def resume_writing(self) -> None:
         """It has room again."""
         self._writable = True
-        if self._exchanges:
+        if self._api is not None:
+            self._api.resume_writing()
+        elif self._begun and self._exchanges:
             self._exchanges[0].drained()
+        else:
+            self._update_reading()
+            self._begin_next()
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
-        if self._closing:
+        if self._deaf:
             return
         if self._incoming is None and not self._exchanges:
+            if self._api is not None:
+                self._api.data_received(data)
+                return
             if self._held:
-                data, self._held = self._held + data, b""
+                data = self._held + data
             if not self._is_ours(data):
                 return
-        if not self._head_done:
-            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # An upgrade is an offer that we do not take up: the request is answered as it stands.
-            if self._exchanges:
-                self._exchanges[-1].close_after = True
-        except (httptools.HttpParserError, _HeadTooLarge) as error:
-            self._refuse(error)
+            self._deaf = True
+            self._exchanges[-1].close_after = True
+        except httptools.HttpParserError as error:
+            self._parsing_failed(error)
             return
-        if not self._head_done and self._head_bytes > self._front.params.head_bytes_max:
-            self._refuse(_HeadTooLarge())
+        if self._incoming is not None:
+            self._check_unfinished(self._incoming, len(data))
+        if not self._begun:
+            self._begin_next()
+
+    def _check_unfinished(self, incoming: Exchange, received: int) -> None:
+        """A request that is not whole yet: its body goes on its way, and the rest is bounded."""
+        if self._pieces:
+            self._feed(incoming)
+            self._unfinished_bytes = 0
             return
-        if self._exchanges and not self._begun:
-            self._begin()
+        if self._unfinished_bytes < 0:
+            self._unfinished_bytes = 0 if self._exchanges else received
+        else:
+            self._unfinished_bytes += received
+        if self._unfinished_bytes > self._front.params.head_bytes_max:
+            what = (
+                "what stands between the pieces of the body is" if self._head_done else "request line and headers are"
+            )
+            self._refuse(431, f"{what} too large")
+
+    def _feed(self, exchange: Exchange) -> None:
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        exchange.feed(data)
 
     def _is_ours(self, data: bytes) -> bool:
-        """At the start of a request: is it for a function? Hands the connection over when it isn't."""
-        start = 0
-        while data.startswith(b"\r\n", start):
-            start += 2
-        space = data.find(b" ", start, start + 32)
-        if space > 0:
-            if data.startswith(b"/fn/", space + 1):
-                return True
-            end = data.find(b" ", space + 1)
-            if end > 0 or b"\n" in data:
-                if data.startswith((b"http://", b"https://"), space + 1):
-                    path = data[space + 1 : end].split(b"/", 3)[3:]
-                    if path and path[0].startswith(b"fn/"):
-                        return True
-                self._hand_over(data)
-                return False
-        elif b"\n" in data or len(data) - start > 32:
-            return True  # no request line at all: the parser says what is wrong
-        if len(data) > self._front.params.head_bytes_max:
+        """At the start of a request: is it for a function? Hands the connection over when it isn't, head and all."""
+        if data.startswith(b"\r\n"):
+            data = data.lstrip(b"\r\n")
+        server = whose(data)
+        if server == "function":
+            self._held = b""
             return True
+        if len(data) > self._front.params.head_bytes_max and b"\r\n\r\n" not in data:
+            self._refuse(431, "request line and headers are too large")
+            return False
+        if server == "api" and b"\r\n\r\n" in data:
+            self.expires_at, self._held = _NEVER, b""
+            self._api = self._front.api()
+            self._api.connection_made(self._transport)
+            self._api.data_received(data)
+            return False
+        if data and not self._held:
+            self._wait(self._front.params.head_timeout_s)
         self._held = data
         return False
 
-    def _hand_over(self, data: bytes) -> None:
-        self._front.connections.discard(self)
-        protocol = self._front.api()
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
-        protocol.data_received(data)
+    def _wait(self, seconds: float) -> None:
+        self.expires_at = self._front.clock() + seconds
 
     # -- httptools callbacks -----------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         """A request starts."""
         if len(self._exchanges) > self._front.params.pipelined_max:
-            raise _HeadTooLarge("too many pipelined requests")
+            raise _Enough
         self._incoming = Exchange(self, self._peer)
         self._head_done = False
+        self._unfinished_bytes = -1
+        if not self._exchanges:
+            self._wait(self._front.params.head_timeout_s)
 
     def on_url(self, url: bytes) -> None:
         """The request target, possibly in pieces."""
@@ -220,12 +286,14 @@ class ClientConnection(asyncio.Protocol):
         self._incoming.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """One header; those after a chunked body are dropped."""
+        if self._head_done:
+            return
         assert self._incoming is not None
         headers = self._incoming.headers
         headers.append((name, value))
         if len(headers) > self._front.params.headers_max:
-            raise _HeadTooLarge(f"more than {self._front.params.headers_max} headers")
+            raise BadHead(431, f"more than {self._front.params.headers_max} headers")
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -233,42 +301,36 @@ class ClientConnection(asyncio.Protocol):
         assert exchange is not None
         parser = self._parser
         exchange.method = parser.get_method().decode("ascii")
-        exchange.http10 = parser.get_http_version() == "1.0"
+        check_head(exchange, parser.get_http_version(), self._front.params.head_bytes_max)
         exchange.close_after = not parser.should_keep_alive() or self._front.draining
-        target = exchange.target
-        if not target.startswith(b"/") and b"://" in target:
-            exchange.target = b"/" + (target.split(b"/", 3)[3:] or [b""])[0]
-        for name, value in exchange.headers:
-            size = len(name)
-            if size == 14 and name.lower() == b"content-length":
-                exchange.content_length = int(value)
-            elif size == 6 and name.lower() == b"expect" and value.lower() == b"100-continue":
-                exchange.expect_continue = not exchange.http10
         self._head_done = True
-        self._head_bytes = 0
-        self.expires_at = float("inf")
+        self._unfinished_bytes = 0
+        self.expires_at = _NEVER
         self._exchanges.append(exchange)
         if len(self._exchanges) > 1:
             self._update_reading()
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
-        if self._incoming is not None:
-            self._incoming.feed(data)
+        self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         """The request is whole."""
         exchange, self._incoming = self._incoming, None
         if exchange is not None:
+            if self._pieces:
+                self._feed(exchange)
             exchange.feed_end()
 
     # -- exchanges ---------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin_next(self) -> None:
+        if not self._exchanges or self._begun or self._closing or not self._writable:
+            return
         exchange = self._exchanges[0]
         if not exchange.target.startswith(b"/fn/"):
             # Pipelined behind a function's call: not answered, so a client repeats it on a new connection.
-            self._close()
+            self._close(unread=True)
             return
         self._begun = True
         self._front.begin(exchange)
@@ -285,87 +347,121 @@ class ClientConnection(asyncio.Protocol):
         self._update_reading()
 
     def _update_reading(self) -> None:
-        if self._closing:
+        if self._closing or self._ended:
             return
-        if self._reading_held or len(self._exchanges) > 1:
+        if self._reading_held or len(self._exchanges) > 1 or not (self._writable or self._begun):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
     def exchange_done(self, exchange: Exchange) -> None:
         """An answer is complete: go on with the next request, or close."""
-        if not self._exchanges or self._exchanges[0] is not exchange:
+        exchanges = self._exchanges
+        if not exchanges or exchanges[0] is not exchange:
             return
-        self._exchanges.popleft()
+        exchanges.popleft()
         self._begun = False
         if exchange.close_after:
-            self._close_after_answer(exchange)
+            self._close(unread=not exchange.body_complete or self._deaf or bool(exchanges))
             return
-        front = self._front
-        self.expires_at = front.clock() + front.params.idle_timeout_s
-        if self._reading_held or self._exchanges:
+        if self._refusal and not exchanges:
+            self._say_refusal()
+            return
+        params = self._front.params
+        self._wait(params.idle_timeout_s if self._incoming is None else params.head_timeout_s)
+        if self._reading_held or exchanges or not self._writable:
             self._reading_held = False
             self._update_reading()
-        if self._exchanges:
+        if exchanges:
             asyncio.get_running_loop().call_soon(self._begin_next)
 
-    def _begin_next(self) -> None:
-        if self._exchanges and not self._begun and not self._closing:
-            self._begin()
+    # -- the end -----------------------------------------------------------------------------------------
 
-    def _close_after_answer(self, exchange: Exchange) -> None:
-        if exchange.body_complete:
-            self._close()
-            return
-        # Closing with unread bytes would reset the connection and could destroy the answer on its way: say that
-        # we are done, throw the rest away for a moment, then close.
-        self._closing = True
-        self._transport.resume_reading()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        asyncio.get_running_loop().call_later(self._front.params.linger_s, self._transport.close)
+    def _close(self, unread: bool = False) -> None:
+        """No more from either side. `unread`: the client may be sending still, and a close would reset the
+        connection and could destroy the answer on its way. So say that we are done, throw away what comes for a
+        moment, and close then."""
+        self._closing = self._deaf = True
+        self._exchanges.clear()
+        transport = self._transport
+        if unread and not self._ended and transport.can_write_eof() and not transport.is_closing():
+            self._wait(self._front.params.linger_s)
+            transport.resume_reading()
+            transport.write_eof()
+        else:
+            self._close_now()
 
-    def _close(self) -> None:
-        self._closing = True
+    def _close_now(self) -> None:
+        self._wait(self._front.params.flush_timeout_s)
         self._transport.close()
 
     def abort(self) -> None:
         """Cut the connection, so that the client sees that its answer is not complete."""
-        self._closing = True
+        self._closing = self._deaf = True
         self._transport.abort()
 
     def expire(self) -> None:
-        """Idle for too long, or a head that never came."""
-        if self._exchanges:
+        """Idle for too long, or a head that never came, or an end that never ends."""
+        if self._closing:
+            if self._transport.is_closing():
+                self._transport.abort()
+            else:
+                self._close_now()
+        elif self._exchanges:
             return
-        if self._head_bytes:
-            self._answer_and_close(408, b"the request's head did not arrive in time")
+        elif self._incoming is not None or self._held:
+            self._refuse(408, "the request's head did not arrive in time")
         else:
             self._close()
 
     def close_if_idle(self) -> None:
         """For shutdown."""
-        if not self._exchanges:
-            self._close()
-        else:
-            self._exchanges[-1].close_after = True
-
-    def _refuse(self, error: Exception) -> None:
-        cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
-        if isinstance(cause, _HeadTooLarge):
-            self._answer_and_close(431, str(cause or "request line and headers are too large").encode())
-        else:
-            self._answer_and_close(400, f"not an HTTP/1.1 request: {error}".encode())
-
-    def _answer_and_close(self, status: int, message: bytes) -> None:
-        """For requests that never became an exchange. Those before it on this connection lose their answer's
-        place in the order, so they are cut instead."""
-        if self._exchanges:
-            self.abort()
+        if self._api is not None:
             return
-        self._transport.write(plain_error(status, message))
-        self._close()
+        if self._exchanges:
+            self._exchanges[-1].close_after = True
+        elif not self._closing:
+            self._close()
+
+    def _parsing_failed(self, error: httptools.HttpParserError) -> None:
+        cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
+        if isinstance(cause, _Enough):
+            self._deaf = True
+            self._exchanges[-1].close_after = True
+            self._begin_next()
+        elif isinstance(cause, BadHead):
+            self._refuse(cause.status, cause.message)
+        elif isinstance(error, httptools.HttpParserCallbackError):
+            raise error  # a fault of our own
+        else:
+            self._refuse(400, f"not an HTTP/1.1 request: {error}")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Not a request that we read further. Those before it on this connection are answered first."""
+        self._deaf = True
+        self._pieces.clear()
+        self._held = b""
+        exchanges = self._exchanges
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None and exchanges and exchanges[-1] is incoming:  # its body is what is wrong
+            if self._begun and len(exchanges) == 1:
+                incoming.broken(message)
+                return
+            exchanges.pop()
+        elif exchanges and exchanges[-1].close_after:
+            # Bytes after the request that was announced as the last.
+            self._begin_next()
+            return
+        self._refusal = plain_error(status, message, time.time())
+        if exchanges:
+            self._begin_next()
+        else:
+            self._say_refusal()
+
+    def _say_refusal(self) -> None:
+        self._transport.write(self._refusal)
+        self._close(unread=True)
 
 
-class _HeadTooLarge(Exception):
-    """The head broke a bound."""
+class _Enough(Exception):
+    """More pipelined requests than are held."""
