@@ -11,7 +11,6 @@ from samovar.discovery import DATA_NAME
 from samovar.names import FunctionName
 from samovar.options import json_option
 from samovar.output import note, say, say_json, table_width
-from samovar.problems import Problem
 from samovar.tables import Column, render
 from samovar.up.child import GatewayOptions, GatewayProcess
 from samovar.up.port import DEFAULT_HOST, DEFAULT_PORT, check_free
@@ -42,7 +41,7 @@ def up(data: Path, port: int | None, host: str | None, config: Path | None, samp
         _bring_up(child, data, parent, as_json)
     except Ended:
         pass
-    except Problem:
+    except BaseException:
         child.stop()
         child.wait()
         raise
