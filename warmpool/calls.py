@@ -21,6 +21,8 @@ GOT_ROOM = "first in the queue when a worker got room"
 BECAME_READY = "first in the queue when a worker became ready"
 
 HOT = StartKind.HOT
+#: A named tuple made straight from its fields takes half the time of calling its class.
+_new = tuple.__new__
 
 
 class Calls:
@@ -54,7 +56,7 @@ class Calls:
         revision.meter.enter(now)
         if revision.due > now + self._every_s:
             self._wake(revision, now)
-        return [Dispatch(invocation, worker.name, HOT, HAD_ROOM)]
+        return [_new(Dispatch, (invocation, worker.name, HOT, HAD_ROOM))]
 
     def finished(self, event: InvocationFinished, now: float) -> list[Command]:
         """The worker takes the next call, or is idle."""

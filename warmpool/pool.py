@@ -204,9 +204,9 @@ class WarmPool:
         return dict.fromkeys(worker.revision for worker in lost)
 
     def _after_end(self, revision: Revision, now: float, out: list[Command]) -> None:
+        self._supply.retry_short(now, out)  # others may have waited longer for the place than its own successor
         if not revision.removed:
             self._follow_up(revision, now, out)
-        self._supply.retry_short(now, out)
 
     def _worker_requested(self, event: WorkerRequested, now: float) -> list[Command]:
         revision = self._revisions.get(event.revision)

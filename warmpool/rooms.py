@@ -91,54 +91,52 @@ class LeastLoaded:
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
-        self._levels: dict[int, dict[Worker, None]] = {0: {}}
+        #: Made with the first worker: most revisions sleep.
+        self._levels: list[dict[Worker, None]] = []
         self._lowest = concurrency
 
     def take(self) -> Worker | None:
         level = self._lowest
-        if level >= self._concurrency:
+        concurrency = self._concurrency
+        if level >= concurrency:
             return None
         workers = self._levels[level]
         worker, _ = workers.popitem()
         worker.in_flight = above = level + 1
-        if above < self._concurrency:
-            self._put(above, worker)
+        if above < concurrency:
+            self._levels[above][worker] = None
         if not workers:
             self._lowest = above  # where this one is now, or no room at all
         return worker
 
     def give(self, worker: Worker) -> None:
         level = worker.in_flight
+        levels = self._levels
         if level < self._concurrency:
-            del self._levels[level][worker]
+            del levels[level][worker]
         worker.in_flight = below = level - 1
-        self._put(below, worker)
+        levels[below][worker] = None
         if below < self._lowest:
             self._lowest = below
 
     def add(self, worker: Worker) -> None:
+        if not self._levels:
+            self._levels = [{} for _ in range(self._concurrency)]
         level = worker.in_flight
         if level < self._concurrency:
-            self._put(level, worker)
+            self._levels[level][worker] = None
             self._lowest = min(self._lowest, level)
 
     def remove(self, worker: Worker) -> None:
-        workers = self._levels.get(worker.in_flight)
-        if workers is None or worker not in workers:
+        level = worker.in_flight
+        if level >= self._concurrency or worker not in self._levels[level]:
             return
-        del workers[worker]
-        if not workers and worker.in_flight == self._lowest:
-            self._lowest = min((n for n, held in self._levels.items() if held), default=self._concurrency)
-
-    def _put(self, level: int, worker: Worker) -> None:
-        held = self._levels.get(level)
-        if held is None:
-            self._levels[level] = {worker: None}
-        else:
-            held[worker] = None
+        del self._levels[level][worker]
+        if not self._levels[level] and level == self._lowest:
+            self._lowest = next((n for n, held in enumerate(self._levels) if held), self._concurrency)
 
     def __iter__(self) -> Iterator[Worker]:
-        return (worker for level in sorted(self._levels) for worker in self._levels[level])
+        return (worker for held in self._levels for worker in held)
 
 
 def room_for(concurrency: int) -> Room:

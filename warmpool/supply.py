@@ -82,11 +82,12 @@ class Supply:
         self._make_room(revision, now, out)
 
     def retry_short(self, now: float, out: list[Command]) -> None:
-        """A place may have appeared: give each short revision one worker in turn, until nothing fits any more."""
+        """A place may have appeared: one worker for each short revision in turn, those with waiting calls first."""
         if not self.short:
             return
         refused: dict[Need, Refusal] = {}
-        turn = list(self.short)
+        calls_first = [revision for revision in self.short if revision.waiting]
+        turn = calls_first + [revision for revision in self.short if not revision.waiting]
         while turn:
             again = []
             for revision in turn:
@@ -140,7 +141,7 @@ class Supply:
         self.enlist(worker, starting=True)
         revision.meter.resume(now)
         waiting = len(revision.waiting)
-        why = f"{waiting} calls wait" if waiting else f"{self._held(revision)} wanted: {revision.reason}"
+        why = f"calls waiting: {waiting}" if waiting else f"{self._held(revision)} wanted: {revision.reason}"
         reason = f"{why}; {revision.ready} ready, {revision.starting} starting with this one; {spot.reason}"
         revision.want = max(revision.want, revision.alive)
         out.append(StartWorker(name, revision.name, spot.agent, spot.slice_id, kind, reason))
