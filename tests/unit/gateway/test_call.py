@@ -690,7 +690,8 @@ async def test_nothing_keeps_running_after_the_end() -> None:
 
 # -- anything at all -----------------------------------------------------------------------------------------
 
-ACTIONS = [
+ACTIONS = ["feed", "feed_end", "broken", "gone", "drain", "full", "dispatch", "credit", "head", "whole"]
+ACTIONS += ["piece", "last", "failed", "lost", "fail"]
     "feed",
     "feed_end",
     "broken",
