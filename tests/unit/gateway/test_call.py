@@ -692,22 +692,6 @@ async def test_nothing_keeps_running_after_the_end() -> None:
 
 ACTIONS = ["feed", "feed_end", "broken", "gone", "drain", "full", "dispatch", "credit", "head", "whole"]
 ACTIONS += ["piece", "last", "failed", "lost", "fail"]
-    "feed",
-    "feed_end",
-    "broken",
-    "gone",
-    "drain",
-    "full",
-    "dispatch",
-    "credit",
-    "head",
-    "whole",
-    "piece",
-    "last",
-    "failed",
-    "lost",
-    "fail",
-]
 
 
 @given(actions=st.lists(st.sampled_from(ACTIONS), max_size=14), complete=st.booleans())
