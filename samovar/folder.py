@@ -16,7 +16,7 @@ from samovar.problems import WrongUsage
 _FUNCTION_TOML = """\
 # {name}: what Samovar needs to know to serve it. Lines with a leading '#' show the default.
 name = "{name}"
-namespace = "{namespace}"
+{namespace_line}
 handler = "handler:main"            # module:attribute; `def main(event, context)` or an ASGI app
 
 # python = "3.12"                   # default: the gateway's own version
@@ -95,7 +95,7 @@ def create_folder(name: FunctionName, parent: Path) -> list[Path]:
     """Write a new function's folder below `parent`; gives its files. Raises WrongUsage rather than overwrite."""
     folder = parent / name.function
     contents = {
-        MANIFEST: _FUNCTION_TOML.format(name=name.function, namespace=name.namespace),
+        MANIFEST: _FUNCTION_TOML.format(name=name.function, namespace_line=_namespace_line(name.namespace)),
         HANDLER: _HANDLER_PY.format(name=name.function, short=name.short),
         REQUEST: _REQUEST_JSON,
     }
@@ -110,6 +110,13 @@ def create_folder(name: FunctionName, parent: Path) -> list[Path]:
     except OSError as error:
         raise WrongUsage(f"{folder} cannot be written: {error.strerror}") from error
     return [folder / file for file in contents]
+
+
+def _namespace_line(namespace: str) -> str:
+    """A namespace that was asked for is fixed; without one the folder can be deployed into any."""
+    if namespace != DEFAULT_NAMESPACE:
+        return f'namespace = "{namespace}"'
+    return f'# namespace = "{namespace}"             # fixed here; else `samovar deploy --namespace NS` chooses'
 
 
 def address(manifest: Manifest, namespace: str | None) -> FunctionName:

@@ -1,14 +1,13 @@
-"""A chat completion interface made with FastAPI, whole answers or streamed; a clearly named stand-in does the talking."""
+"""A chat completion interface made with FastAPI, whole or streamed; a clearly named stand-in does the talking."""
 
 import asyncio
 import json
 from typing import Literal
 
+import stand_in
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
-
-import stand_in
 
 app = FastAPI(title="chat", description="Answers come from a stand-in, not from a language model.")
 

@@ -28,7 +28,7 @@ def main(event, context):
 def embed(texts):
     """One row of length 1 for each text; a text without words is a row of zeros."""
     vectors = np.zeros((len(texts), DIMENSION))
-    for row, text in zip(vectors, texts):
+    for row, text in zip(vectors, texts, strict=True):
         for feature in features(text):
             index, sign = place(feature, DIMENSION)
             row[index] += sign

@@ -1,4 +1,4 @@
-"""From a text to places in a vector, by hashing its words and letter triples: no model, no training, always the same."""
+"""From a text to places in a vector, by hashing its words and letter triples: no model, always the same."""
 
 import hashlib
 import re

@@ -29,7 +29,7 @@ def gradient(top, bottom, height):
     column = Image.new("RGB", (1, height))
     for y in range(height):
         t = y / (height - 1)
-        column.putpixel((0, y), tuple(round(a + (b - a) * t) for a, b in zip(top, bottom)))
+        column.putpixel((0, y), tuple(round(a + (b - a) * t) for a, b in zip(top, bottom, strict=True)))
     return column.resize((WIDTH, height))
 
 
@@ -47,7 +47,8 @@ def photo():
     ImageDraw.Draw(sun).ellipse((1090, 420, 1210, 540), fill=255)
     for blur in (90, 30, 2):
         glow = sun.filter(ImageFilter.GaussianBlur(blur))
-        sky = ImageChops.screen(sky, Image.merge("RGB", (glow, glow.point(lambda v: v * 0.9), glow.point(lambda v: v * 0.6))))
+        warm = Image.merge("RGB", (glow, glow.point(lambda v: v * 0.9), glow.point(lambda v: v * 0.6)))
+        sky = ImageChops.screen(sky, warm)
     clouds = noise(1, (80, 60), 1.2).point(lambda v: max(0, min(255, (v - 128) * 6)))
     sky = Image.composite(Image.new("RGB", sky.size, (250, 240, 235)), sky, clouds.point(lambda v: v * 0.45))
     draw = ImageDraw.Draw(sky)
@@ -56,7 +57,8 @@ def photo():
     ):
         draw.polygon([(0, HORIZON), *ridge(seed, base, height), (WIDTH, HORIZON)], fill=colour)
     mirrored = sky.crop((0, 2 * HORIZON - HEIGHT, WIDTH, HORIZON)).transpose(Image.Transpose.FLIP_TOP_BOTTOM)
-    lake = Image.blend(mirrored.filter(ImageFilter.GaussianBlur(3)), Image.new("RGB", mirrored.size, (20, 46, 66)), 0.45)
+    depth = Image.new("RGB", mirrored.size, (20, 46, 66))
+    lake = Image.blend(mirrored.filter(ImageFilter.GaussianBlur(3)), depth, 0.45)
     sky.paste(lake, (0, HORIZON))
     ripples = noise(2, (200, 600), 0.8).crop((0, HORIZON, WIDTH, HEIGHT)).point(lambda v: max(0, (v - 140) * 2))
     sky.paste(Image.new("RGB", ripples.size, (235, 215, 190)), (0, HORIZON), ripples.point(lambda v: v * 0.5))

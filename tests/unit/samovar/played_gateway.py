@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +23,7 @@ if "FAIL_CODE" in os.environ:
 state = data / "functions.json"
 live = json.loads(state.read_text()) if state.exists() else {}
 started = time.monotonic()
+one_at_a_time = threading.Lock()
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -50,8 +52,9 @@ class Answers(BaseHTTPRequestHandler):
         if name == "broken":
             last = {"event": "failed", "phase": "proof", "error": {"code": "x", "message": "does not start"}}
         else:
-            live[name] = live.get(name, 0) + 1
-            state.write_text(json.dumps(live))
+            with one_at_a_time:
+                live[name] = live.get(name, 0) + 1
+                state.write_text(json.dumps(live))
             last = {"event": "deployed", "namespace": "default", "function": name, "revision": live[name]}
         self.answer(200, json.dumps(last).encode() + b"\n")
 
