@@ -6,12 +6,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.web.metrics import Metrics, MetricsParams
 
+ORDER = ("namespace", "function", "status", "start", "le", "state")
+
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
     found = {}
     for family in text_string_to_metric_families(metrics.render().decode()):
         for sample in family.samples:
-            found[sample.name, tuple(sample.labels.values())] = sample.value
+            found[sample.name, tuple(sample.labels[key] for key in ORDER if key in sample.labels)] = sample.value
     return found
 
 
