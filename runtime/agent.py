@@ -46,6 +46,9 @@ TERMINATED_GRACE_S = 2.0
 ORPHANED_GRACE_S = 1.0
 #: Beyond the grace: for killed processes to be gone, and then for zygotes.
 END_LIMIT_S = 2.0
+#: After a zygote's end: how often, and in how many rounds without any, its workers' leftovers are looked for.
+BURIAL_PAUSE_S = 0.03
+BURIAL_QUIET_ROUNDS = 4
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Agent:
         self._link = GatewayLink(self._on_message)
         self._workers = WorkerTable(self._scratch, params.workers_max, self._link.send, lambda: self._link.congested)
         self._environments = Environments(self._installation(), self._link.send, self)
+        self._burial: asyncio.Task[None] | None = None
         #: Set when it is time to leave: why, and the workers' grace in seconds.
         self._leave: asyncio.Future[tuple[str, float]] = asyncio.get_running_loop().create_future()
 
@@ -133,7 +137,7 @@ class Agent:
             for zygote in zygotes:
                 zygote.kill()
             await asyncio.gather(*(zygote.gone.wait() for zygote in zygotes))
-        self._bury_strays()
+        await self._bury_strays()
         self._link.close()
 
     # -- orders ------------------------------------------------------------------------------------------
@@ -167,18 +171,24 @@ class Agent:
     def zygote_ended(self, zygote: ZygoteProcess, why: str) -> None:
         """A zygote is gone. What its workers had started is now ours to end."""
         self._environments.zygote_ended(zygote, why)
-        self._bury_strays()
+        if not self._leave.done():
+            self._burial = asyncio.get_running_loop().create_task(self._bury_strays())
 
-    def _bury_strays(self) -> None:
-        """Kill and forget every child that is no zygote."""
-        zygotes = {zygote.pid for zygote in self._environments.zygotes if not zygote.gone.is_set()}
-        for pid in linux.own_children():
-            if pid not in zygotes:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-                except (ProcessLookupError, ChildProcessError):
-                    pass  # waited for elsewhere
+    async def _bury_strays(self) -> None:
+        """Kill and forget every child that is no zygote, until no more come: a zygote's workers die after it."""
+        quiet_rounds = 0
+        while quiet_rounds < BURIAL_QUIET_ROUNDS:
+            quiet_rounds += 1
+            zygotes = {zygote.pid for zygote in self._environments.zygotes if not zygote.gone.is_set()}
+            for pid in linux.own_children():
+                if pid not in zygotes:
+                    quiet_rounds = 0
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                        os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - does not wait; else in the next round
+                    except (ProcessLookupError, ChildProcessError):
+                        pass  # waited for elsewhere
+            await asyncio.sleep(BURIAL_PAUSE_S)
 
 
 def parse(arguments: list[str]) -> tuple[AgentParams, bool]:

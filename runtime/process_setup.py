@@ -8,6 +8,7 @@ import random
 import resource
 import signal
 import socket
+import struct
 import sys
 import types
 from collections.abc import Mapping
@@ -60,28 +61,34 @@ def environment_variables(spec: WorkerSpec, inherited: Mapping[str, str]) -> dic
     return variables
 
 
-def become_worker_process(descriptors: list[int], parent: int, name: str) -> int:
-    """Leave the parent's session, take the given descriptors (connection, standard output, standard error), set
-    limits. Returns the connection's new number. Everything here survives an exec.
-    """
-    connection, stdout, stderr = descriptors
+def leave_the_zygote(parent: int) -> None:
+    """What can be done before it is known which worker this will be: own session, limits, random state."""
     os.setsid()
     die_with_parent(signal.SIGKILL, parent)
-    name_process(name)
+    name_process("samovar-spare")
     null = os.open("/dev/null", os.O_RDONLY)
-    for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
-        os.dup2(source, target)
-        os.close(source)
+    os.dup2(null, 0)
+    os.close(null)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     soft = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    high = fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, min(CONNECTION_FD_MIN, soft - 1))
-    os.close(connection)
     try:
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE_ADJ))
     except OSError:
         pass  # some containers do not let go of it; the worker is no worse off than its agent
+    _reseed()
+
+
+def take_descriptors(descriptors: list[int]) -> int:
+    """Make these (connection, standard output, standard error) our own; gives the connection's new number."""
+    connection, stdout, stderr = descriptors
+    for source, target in ((stdout, 1), (stderr, 2)):
+        os.dup2(source, target)
+        os.close(source)
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    high = fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, min(CONNECTION_FD_MIN, soft - 1))
+    os.close(connection)
     return high
 
 
@@ -104,12 +111,12 @@ def fresh_streams() -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def reseed() -> None:
+def _reseed() -> None:
     """New random state in every source that was copied from the zygote, and other such per-process state."""
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        numpy_random.seed()
+        numpy_random.seed(struct.unpack("8I", os.urandom(32)))
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(int.from_bytes(os.urandom(8), "big") >> 1)

@@ -1,6 +1,6 @@
 """The life of a worker: takes its place as a process, loads the handler, serves calls, leaves.
 
-A worker is forked from a zygote (`run_forked`), or started in a fresh interpreter (`prepare_spawn`, `main`) when the
+A worker is forked from a zygote (`run_forked`), or started in a fresh interpreter (`main`) when the
 environment may not be forked. From the handler's first line on, nothing of the runtime is in its way.
 """
 
@@ -15,10 +15,10 @@ import socket
 import sys
 from collections.abc import Callable
 from time import perf_counter_ns
+from typing import NoReturn
 
-from runtime import process_setup
+from runtime import control, process_setup
 from runtime.codec import encode
-from runtime.control import SPEC_PLACE
 from runtime.event_service import EventService
 from runtime.faults import describe
 from runtime.linux import name_process
@@ -37,39 +37,41 @@ EXIT_START_FAILED = 1
 EXIT_RUNTIME_FAILED = 70
 
 
-def run_forked(spec: WorkerSpec, descriptors: list[int], parent: int, bare_modules: frozenset[str]) -> None:
-    """The forked child's whole life; never returns."""
+def run_forked(orders: socket.socket, parent: int, bare_modules: frozenset[str]) -> None:
+    """The forked child's whole life; never returns. What it is to be comes over `orders`, perhaps much later."""
     code, process_id = EXIT_RUNTIME_FAILED, os.getpid()
     try:
-        fileno = process_setup.become_worker_process(descriptors, parent, spec.function)
+        process_setup.leave_the_zygote(parent)
+        received = control.receive(orders)
+        if received is None:
+            os._exit(0)
+        orders.close()
+        order, descriptors = received
+        spec = WorkerSpec.from_dict(order["spec"])
+        connection = process_setup.take_descriptors(descriptors)
+        name_process(spec.function)
         variables = process_setup.environment_variables(spec, os.environ)
+        if order["spawn"]:
+            _become_a_fresh_interpreter(order["spawn"], spec, connection, variables)
         process_setup.replace_environment(variables)
         process_setup.fresh_streams()
-        process_setup.reseed()
-        code = _live(spec, socket.socket(fileno=fileno), bare_modules)
+        code = _live(spec, socket.socket(fileno=connection), bare_modules)
     except BaseException as error:
         _tell_of_our_own_failure(error)
     finally:
         _leave(code, process_id)
 
 
-def prepare_spawn(spec: WorkerSpec, descriptors: list[int], parent: int, command: list[str]) -> None:
-    """In a forked child: become a fresh interpreter that runs `main`; never returns.
-
-    `command` starts the interpreter; SPEC_PLACE in it is filled in here.
-    """
-    try:
-        fileno = process_setup.become_worker_process(descriptors, parent, spec.function)
-        told = os.memfd_create("spec", 0)
-        os.write(told, json.dumps({"spec": spec.as_dict(), "connection": fileno}).encode("ascii"))
-        os.lseek(told, 0, os.SEEK_SET)
-        os.set_inheritable(fileno, True)
-        arguments = [str(told) if argument == SPEC_PLACE else argument for argument in command]
-        os.execve(command[0], arguments, process_setup.environment_variables(spec, os.environ))
-    except BaseException as error:
-        _tell_of_our_own_failure(error)
-    finally:
-        os._exit(EXIT_RUNTIME_FAILED)
+def _become_a_fresh_interpreter(
+    command: list[str], spec: WorkerSpec, connection: int, variables: dict[str, str]
+) -> NoReturn:
+    """Run `main` there. `command` starts the interpreter; SPEC_PLACE in it is filled in here."""
+    told = os.memfd_create("spec", 0)
+    os.write(told, json.dumps({"spec": spec.as_dict(), "connection": connection}).encode("ascii"))
+    os.lseek(told, 0, os.SEEK_SET)
+    os.set_inheritable(connection, True)
+    arguments = [str(told) if argument == control.SPEC_PLACE else argument for argument in command]
+    os.execve(command[0], arguments, variables)
 
 
 def main(descriptor: int, _parent: int, bare_modules: frozenset[str]) -> None:

@@ -1,7 +1,8 @@
 """A process with an environment's modules imported, forked to make workers; parent and undertaker of them all.
 
-It obeys its node agent over one socket (`runtime.control`), runs one thread and never a handler's code. When a worker
-ends, its process group and whatever it left outside of that are killed. When the agent ends, all end.
+It obeys its node agent over one socket (`runtime.control`), runs one thread and never a handler's code. While there
+is nothing to do it keeps one child forked in advance, the spare, which only has to be told which worker it is. When a
+worker ends, its process group and whatever it left outside of that are killed. When the agent ends, all end.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import signal
 import socket
 import sys
 from time import perf_counter_ns
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from runtime import control, forkable, worker
 from runtime.linux import die_with_parent, environment_of, inherit_orphans, name_process, own_children, thread_count
-from runtime.spec import WorkerSpec
 
 #: Names of modules that could not be imported, told in the note.
 FAILURES_SHOWN = 5
+#: Quiet time after which a spare is forked: not while others are just starting.
+SPARE_DELAY_MS = 100
 _HANDLED = (signal.SIGTERM, signal.SIGCHLD)
 
 
@@ -39,6 +41,13 @@ def preload(names: list[str]) -> tuple[str, list[str]]:
     return forkable.why_not(), failed
 
 
+class Child(NamedTuple):
+    """A forked process that waits for its order."""
+
+    pid: int
+    orders: socket.socket
+
+
 class Zygote:
     """See the module."""
 
@@ -48,6 +57,8 @@ class Zygote:
         self._pid = os.getpid()
         #: Living workers: name by process id.
         self._workers: dict[int, str] = {}
+        self._spare: Child | None = None
+        self._forkable = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._terminated = False
 
@@ -60,6 +71,7 @@ class Zygote:
             note += f" and {len(failed) - FAILURES_SHOWN} more"
         gc.collect()
         gc.freeze()  # a collection in a child would otherwise write to, and so copy, all that is shared
+        self._forkable = not reason
         load_us = (perf_counter_ns() - began) // 1000
         control.send(self._agent, {"op": "loaded", "forkable": not reason, "note": reason or note, "load_us": load_us})
 
@@ -73,7 +85,10 @@ class Zygote:
         poll.register(self._agent, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
         while not self._terminated:
-            ready = [fileno for fileno, _ in poll.poll()]
+            wants_spare = self._forkable and self._spare is None
+            ready = [fileno for fileno, _ in poll.poll(SPARE_DELAY_MS if wants_spare else None)]
+            if not ready and wants_spare:
+                self._prepare_spare()
             if self._wake_read in ready:
                 os.read(self._wake_read, 4096)
                 self._reap()
@@ -99,37 +114,64 @@ class Zygote:
     # -- making workers ----------------------------------------------------------------------------------
 
     def _start(self, order: dict[str, Any], descriptors: list[int]) -> None:
-        spec = WorkerSpec.from_dict(order["spec"])
-        command: list[str] = order["spawn"]
+        name: str = order["spec"]["worker"]
+        try:
+            pid = self._give(order, descriptors)
+        except OSError as error:
+            self._tell_exit(name, -1, 0, f"it could not be forked: {error.strerror}")
+            return
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._workers[pid] = name
+        control.send(self._agent, {"op": "started", "worker": name, "pid": pid})
+
+    def _give(self, order: dict[str, Any], descriptors: list[int]) -> int:
+        """Have the spare, or a new child, take this order; gives its process id. Raises OSError."""
+        spare, self._spare = self._spare, None
+        for child in (spare, None):
+            pid, orders = child or self._fork()
+            with orders:
+                try:
+                    control.send(orders, order, tuple(descriptors))
+                    return pid
+                except (BrokenPipeError, ConnectionResetError):
+                    if child is None:
+                        raise
+        raise AssertionError("the second child is a new one")
+
+    def _prepare_spare(self) -> None:
+        try:
+            self._spare = self._fork()
+        except OSError:
+            self._forkable = False  # no spares, then; a worker's own fork may still succeed
+
+    def _fork(self) -> Child:
+        ours, theirs = control.socket_pair()
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         try:
             pid = os.fork()
-        except OSError as error:
-            self._tell_exit(spec.worker, -1, 0, f"it could not be forked: {error.strerror}")
-            return
-        else:
             if pid == 0:
-                self._be_the_child(spec, descriptors, command)
+                self._be_the_child(ours, theirs)
+        except OSError:
+            ours.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
-            for descriptor in descriptors:
-                os.close(descriptor)
-        self._workers[pid] = spec.worker
-        control.send(self._agent, {"op": "started", "worker": spec.worker, "pid": pid})
+            theirs.close()
+        return Child(pid, ours)
 
-    def _be_the_child(self, spec: WorkerSpec, descriptors: list[int], command: list[str]) -> NoReturn:
+    def _be_the_child(self, ours: socket.socket, theirs: socket.socket) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
             for handled in _HANDLED:
                 signal.signal(handled, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+            ours.close()
             self._agent.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
-            if command:
-                worker.prepare_spawn(spec, descriptors, self._pid, command)
-            else:
-                worker.run_forked(spec, descriptors, self._pid, self._bare_modules)
+            worker.run_forked(theirs, self._pid, self._bare_modules)
         finally:
             os._exit(worker.EXIT_RUNTIME_FAILED)
 
@@ -150,6 +192,9 @@ class Zygote:
                 self._kill_strays()  # their own children come to us when they are dead
                 continue
             pid = ended.si_pid
+            if self._spare is not None and self._spare.pid == pid:
+                self._spare.orders.close()
+                self._spare = None
             name = self._workers.pop(pid, None)
             if name is not None:
                 self._kill_group(pid)  # before the wait below: until then the number is not given to another
@@ -170,8 +215,9 @@ class Zygote:
 
     def _kill_strays(self) -> None:
         """Kill orphans that came to us and belong to no living worker."""
+        spare = self._spare.pid if self._spare is not None else 0
         for pid in own_children():
-            if pid not in self._workers and not self._belongs_to_the_living(pid):
+            if pid not in self._workers and pid != spare and not self._belongs_to_the_living(pid):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -194,6 +240,7 @@ class Zygote:
         for pid in list(self._workers):
             self._kill_group(pid)
         self._workers.clear()
+        self._spare = None  # its end of the socket is closed; it is a stray now
         for _ in range(_BURIALS_MAX):
             self._kill_strays()
             try:
