@@ -225,16 +225,17 @@ async def test_a_long_line_is_cut_with_a_note(hostile: Any) -> None:
 
 async def test_a_flood_of_lines_neither_blocks_the_worker_nor_fills_memory(shared_gateway: Any) -> None:
     worker = await shared_gateway.worker("""
+        import sys
         def main(event, context):
-            for n in range(300_000):
-                print("a line of some length, number", n)
+            for n in range(50):
+                sys.stdout.write("a line of some length\\n" * 50_000)
             return "written"
     """)
     assert (await worker.call()).body == b'"written"'
     worker.stop(5_000)
     await worker.gone()
-    assert b"of log dropped" in worker.log[-1][1]
-    assert sum(len(line) for _, line in worker.log) < 12 * 1024 * 1024
+    assert any(b"of log dropped" in line for _, line in worker.log)
+    assert sum(len(line) for _, line in worker.log) < 30 * 1024 * 1024
 
 
 async def test_a_child_that_holds_the_log_open_delays_nothing(shared_gateway: Any) -> None:
