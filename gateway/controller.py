@@ -87,7 +87,8 @@ class Controller:
     ) -> None:
         self._pool = pool
         self._desk = desk
-        self._connect = connect
+        #: Where workers dial us.
+        self.connect = connect
         self._scratch_root = scratch_root
         self._bundle_dir = bundle_dir
         self._logs = logs
@@ -214,7 +215,7 @@ class Controller:
             revision,
             command.worker,
             token,
-            connect=self._connect,
+            connect=self.connect,
             bundle_dir=self._bundle_dir(revision.bundle_digest),
             scratch_root=self._scratch_root,
         )
@@ -242,9 +243,7 @@ class Controller:
 
     def _load_environment(self, command: commands.LoadEnvironment) -> None:
         agent = self._agents.get(command.agent)
-        python = next(
-            (r.python for r in self._revisions.values() if r.environment_digest == command.environment), None
-        )
+        python = next((r.python for r in self._revisions.values() if r.environment_digest == command.environment), None)
         if agent is None or python is None:
             failed = events.EnvironmentFailed(command.agent, command.environment, "nothing uses it any more")
             self.handle(failed)

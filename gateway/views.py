@@ -45,3 +45,7 @@ class PoolView:
     def worker_counts(self) -> dict[str, int]:
         """Workers by "namespace/function"."""
         return Counter(view.revision.partition("@")[0] for view in self._controller.pool().workers())
+
+    def states(self) -> dict[str, int]:
+        """Workers by state."""
+        return Counter(str(view.state) for view in self._controller.pool().workers())
