@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -160,7 +160,7 @@ class FunctionLogs:
         self._let_go(key, entry)
         return rows
 
-    async def follow(self, namespace: str, function: str, count: int, beat_s: float) -> AsyncIterator[bytes]:
+    async def follow(self, namespace: str, function: str, count: int, beat_s: float) -> AsyncGenerator[bytes, None]:
         """The last `count` lines and then every new one, until `close` or `forget`; b"" when nothing came for
         `beat_s`. Raises TooManyFollowers.
         """
@@ -209,12 +209,16 @@ class FunctionLogs:
             await asyncio.to_thread(_remove, self._file(key))
         self._let_go(key, entry)
 
-    async def close(self) -> None:
-        """Let every follower go and write what is pending."""
-        self._closing.set()
+    def let_followers_go(self) -> None:
+        """End every `follow` that goes on; lines are kept as before."""
         for entry in self._logs.values():
             for follower in entry.followers:
                 follower.close()
+
+    async def close(self) -> None:
+        """Let every follower go and write what is pending."""
+        self._closing.set()
+        self.let_followers_go()
         if self._writer is not None:
             await self._writer
         for key, entry in list(self._logs.items()):

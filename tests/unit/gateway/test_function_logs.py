@@ -139,7 +139,7 @@ async def test_followers_are_bounded_and_free_their_place(tmp_path: Path) -> Non
     await anext(first)
     with pytest.raises(TooManyFollowers):
         await anext(logs.follow("lab", "f", 0, beat_s=0.001))
-    await first.aclose()  # type: ignore[attr-defined]
+    await first.aclose()
     assert await anext(logs.follow("lab", "f", 0, beat_s=0.001)) == b""
 
 
