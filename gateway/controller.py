@@ -381,6 +381,7 @@ class Controller:
             fail_calls(live.orphans, WorkerUnreachable("the node of this call's worker was lost"))
             live.orphans = []
             if live.link is not None:
+                fail_calls(live.link.take_calls(), WorkerUnreachable("the node of this call's worker was lost"))
                 live.link.close()
             self.proofs.failed(live.revision.key, WorkerUnreachable("the node was lost during the start"))
 
@@ -406,6 +407,8 @@ class Controller:
         if not live.stopping:
             self._explain(live.revision, "worker died", ending, message.worker)
         if live.link is not None:
+            # The news of the exit came before the end of the connection.
+            live.orphans += live.link.take_calls()
             live.link.close()
         self._settle_orphans(live, live.stopping or ending)
         self.handle(events.WorkerLost(message.worker, live.stopping or ending))

@@ -13,7 +13,7 @@ from gateway.web.metrics import Metrics
 
 def publish_calls(metrics: Metrics, activator: Activator, controller: Controller, pool: PoolView, front: Front) -> None:
     """Calls, connections and workers."""
-    metrics.gauge("samovar_calls_under_way", "Calls admitted and not answered", lambda: activator.running())
+    metrics.gauge("samovar_calls_under_way", "Calls admitted and not answered", activator.running)
     metrics.counter("samovar_calls_unmetered", "Records that could not be written", lambda: activator.unmetered)
     metrics.counter("samovar_pool_events", "Events given to the pool", lambda: controller.events_handled)
     metrics.gauge("samovar_connections", "Client connections", lambda: len(front.connections))

@@ -107,9 +107,13 @@ class WorkerLink:
 
     def on_closed(self) -> None:
         """The connection is gone."""
+        self._supervisor.link_lost(self.worker, self.take_calls())
+
+    def take_calls(self) -> list[Call]:
+        """The calls that were on this link; they are the taker's to end now."""
         calls = list(self._calls.values())
         self._calls.clear()
-        self._supervisor.link_lost(self.worker, calls)
+        return calls
 
     def _on_response(self, message: wire.Response) -> None:
         call = self._calls.get(message.call)

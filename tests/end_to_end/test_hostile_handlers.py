@@ -79,7 +79,7 @@ def test_a_misbehaving_handler_gets_its_status_and_the_next_call_works(
 
 @pytest.mark.parametrize(
     ("what", "body"),
-    [("close stdout", b'"closed"'), ("long line", b'"written"'), ("bytes", b"\x00\xff")],
+    [("long line", b'"written"'), ("bytes", b"\x00\xff"), ("close stdout", b'"closed"')],
 )
 def test_an_odd_but_legal_handler_is_answered(house: Samovar, what: str, body: bytes) -> None:
     answer = house.call("hostile", json={"what": what})
