@@ -43,7 +43,9 @@ class Plan:
     agent_losses_per_s: float = 0.02
     changes_per_s: float = 0.2
     noise_per_s: float = 4.0
+    #: Mean after which an impatient caller goes; 0: nobody is impatient.
     patience_s: float = 8.0
+    queue_limits: tuple[int, ...] = (20, 1000)
     params: PoolParams = field(
         default_factory=lambda: PoolParams(
             max_workers=40, max_queued=300, max_starting_per_agent=5, max_environments_per_agent=2
@@ -168,7 +170,7 @@ class World:
         self.call_revision[name] = revision
         self.waiting.setdefault(revision, []).append(name)
         answer = self.tell(events.InvocationArrived(name, revision))
-        if self.chance.random() < 0.2:
+        if self.plan.patience_s and self.chance.random() < 0.2:
             self.soon(self.plan.patience_s, self._cancel, name)
         if revision not in self.specs and not any(isinstance(c, commands.Reject) for c in answer):
             raise Contradiction(f"{name} of an unknown revision was not rejected")
@@ -355,7 +357,7 @@ class World:
             chance.choice((1, 1, 2, 3, 8)),
             Need(memory_bytes=chance.choice((128, 256, 700)) * MIB),
             scale,
-            queue_limit=chance.choice((20, 1000)),
+            queue_limit=chance.choice(self.plan.queue_limits),
             reachable=chance.random() < 0.9,
             preload=tuple(chance.sample(("numpy", "scipy", "pandas"), chance.randint(0, 2))),
         )

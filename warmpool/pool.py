@@ -287,11 +287,14 @@ class WarmPool:
         agent = supply.capacity.offer(event.agent, event.slices)
         supply.environments.reported(agent, event.environments, out)
         gone = adoption.not_held(agent, event.workers)
+        names = {worker.name for worker in gone}
         adoption.stop_orphans(gone, out)
         touched = self._bury(gone, now)
         supply.capacity.forget_withdrawn(agent)
         adopted: dict[Revision, None] = {}
         for held in event.workers:
+            if held.worker in names:
+                continue
             worker = adoption.adopt(held, agent, self._revisions, supply, now, out)
             if worker is not None:
                 self._serve(worker, now, out)
