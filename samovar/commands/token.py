@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import time
 from urllib.parse import quote
 
@@ -20,14 +22,15 @@ def token() -> None:
 
 
 @token.command(short_help="Create a token; it is shown this once.")
-@click.option("-n", "--namespace", metavar="NS", default=DEFAULT_NAMESPACE, show_default=True, help="What it opens.")
-@click.option("--name", default="", metavar="TEXT", help="A note on whom it is for.")
+@click.option("-n", "--namespace", metavar="NS", help=f"What it opens [{DEFAULT_NAMESPACE}; with --admin every one].")
+@click.option("--name", metavar="TEXT", help="A note on whom it is for [else who made it].")
 @click.option("--expires-in", metavar="SPAN", help="Such as 12h or 90d [else it does not expire].")
-@click.option("--admin", is_flag=True, help="Opens every namespace and may manage tokens.")
+@click.option("--admin", is_flag=True, help="May manage tokens.")
 @asks_gateway
-def create(asked: Asked, namespace: str, name: str, expires_in: str | None, admin: bool) -> None:
+def create(asked: Asked, namespace: str | None, name: str | None, expires_in: str | None, admin: bool) -> None:
     """Create a token. It goes to stdout, alone, and is never shown again."""
-    body: dict[str, object] = {"namespace": namespace, "name": name}
+    opens = namespace or (None if admin else DEFAULT_NAMESPACE)
+    body: dict[str, object] = {"namespace": opens, "name": name or f"made by {_who()}"}
     if expires_in is not None:
         body["expires_in_s"] = parse_span("--expires-in", expires_in)
     if admin:
@@ -39,8 +42,15 @@ def create(asked: Asked, namespace: str, name: str, expires_in: str | None, admi
         return
     expiry = answer.get("expires_at")
     until = f"expires {moment(expiry, time.time())}" if expiry else "does not expire"
-    note(f"token {answer.get('id')} for {'everything' if answer.get('admin') else answer.get('namespace')}, {until}:")
+    note(f"token {answer.get('id')} for {answer.get('namespace') or 'every namespace'}, {until}:")
     say(str(answer.get("token", "")))
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return f"user {os.getuid()}"
 
 
 @token.command("list", short_help="List the tokens, without their secrets.")

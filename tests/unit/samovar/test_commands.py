@@ -105,7 +105,9 @@ def test_a_new_token_stands_alone_on_stdout(cli: Any, played: Any) -> None:
     assert ran.text == "smv_new\n"
     assert json.loads(played.calls[-1].body) == {"namespace": "lab", "name": "x", "expires_in_s": 43200.0}
     assert cli("token", "create", "--admin", "--json").value == made
-    assert json.loads(played.calls[-1].body)["admin"] is True
+    body = json.loads(played.calls[-1].body)
+    assert (body["admin"], body["namespace"]) == (True, None)
+    assert body["name"].startswith("made by ")
     rows = [{key: value for key, value in made.items() if key != "token"}]
     played.on("GET /api/v1/tokens", rows)
     assert "t1" in cli("token", "list").text
