@@ -170,6 +170,8 @@ class World:
         self.call_revision[name] = revision
         self.waiting.setdefault(revision, []).append(name)
         answer = self.tell(events.InvocationArrived(name, revision))
+        if revision in self.specs and len(self.waiting[revision]) > self.specs[revision].queue_limit:
+            raise Contradiction(f"{name} waits beyond the limit of {revision}")
         if self.plan.patience_s and self.chance.random() < 0.2:
             self.soon(self.plan.patience_s, self._cancel, name)
         if revision not in self.specs and not any(isinstance(c, commands.Reject) for c in answer):

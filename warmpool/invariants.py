@@ -76,11 +76,6 @@ def _check_revision(revision: Revision, supply: Supply) -> None:
     _require(counted == found, "worker counters", f"{revision.name}: {counted}, found {found}")
     for name, worker in revision.workers.items():
         _require(supply.workers.get(name) is worker, "one book of workers", name)
-    _require(
-        len(revision.waiting) <= revision.spec.queue_limit or revision.removed,
-        "queues are bounded",
-        f"{revision.name}: {len(revision.waiting)}",
-    )
 
 
 def _check_room(revision: Revision) -> None:
