@@ -74,7 +74,7 @@ class GatewayProcess:
         self.data = data
         data.mkdir(parents=True, exist_ok=True)
         self._log_path = data / "gateway.log"
-        command = [sys.executable, "-m", "gateway", "--data", str(data), "--port", "0"]
+        command = [sys.executable, "-m", "gateway", "--data", str(data), "--port", "0", "--die-with-parent"]
         if config:
             (data / "samovar.toml").write_text(config)
             command += ["--config", str(data / "samovar.toml")]
