@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 
@@ -15,6 +15,7 @@ from gateway.errors import Unavailable
 
 Connection = asyncpg.pool.PoolConnectionProxy
 Row = asyncpg.Record
+Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
 #: What asyncpg and the sockets below it raise when the server is away, leaving, starting or overrun. A client-side
 #: InterfaceError is among them because asyncpg says so when a connection was cut in the middle of something.
@@ -92,9 +93,9 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
+    async def transaction(self, isolation: Isolation = "read_committed") -> AsyncIterator[Connection]:
         """A connection in a transaction: committed at the end of the block, rolled back when it raises."""
-        async with self.connection() as connection, connection.transaction():
+        async with self.connection() as connection, connection.transaction(isolation=isolation):
             yield connection
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:

@@ -34,7 +34,7 @@ class PostgresParams:
     """What the embedded server may use."""
 
     connections_max: int = 40
-    shared_buffers_mib: int = 64
+    shared_buffers_mib: int = 128
     #: Time for making a new cluster, seconds.
     init_timeout_s: float = 120.0
     keep: KeepParams = field(default_factory=KeepParams)
@@ -177,6 +177,7 @@ class EmbeddedPostgres:
             "synchronous_commit": "on",
             # No replicas here: the least that crash recovery needs.
             "wal_level": "minimal",
+            "wal_buffers": "16MB",
             "max_wal_senders": "0",
             "max_logical_replication_workers": "0",
             "min_wal_size": "64MB",

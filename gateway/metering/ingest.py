@@ -15,14 +15,19 @@ import asyncpg
 
 from gateway.database.database import Connection, Database, rows_touched
 from gateway.database.statements import load_statements
-from gateway.metering.rows import COLUMNS, COPY_END, COPY_HEAD
+from gateway.metering.record import ARRIVED, COLUMNS, arrived_us
 
 log = logging.getLogger("gateway.metering")
+
+#: What COPY wants before the first row and after the last.
+_COPY_HEAD = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END = b"\xff\xff"
 
 _SQL = load_statements("metering")
 #: A record's month gets a partition when it is at most so far from now; records of other months share one.
 MONTHS_BACK = 13
 MONTHS_AHEAD = 2
+_LAST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class PositionMoved(Exception):
@@ -37,9 +42,18 @@ class Batch:
     #: Positions before and after.
     start: int
     stop: int
+    #: Records as bytes, which are rows of COPY.
     rows: list[bytes]
-    #: (year, month) of arrivals, UTC.
-    months: frozenset[tuple[int, int]]
+
+    def months(self) -> set[tuple[int, int]]:
+        """(year, month) of the arrivals, UTC."""
+        found: set[tuple[int, int]] = set()
+        first, after = b"", b""
+        for row in self.rows:
+            if not first <= row[ARRIVED] < after:
+                month, first, after = _month_around(row)
+                found.add(month)
+        return found
 
 
 class Ingest:
@@ -63,8 +77,8 @@ class Ingest:
 
     async def store(self, batch: Batch, now: float) -> int:
         """Bring a batch in; gives the number of new rows. Raises Unavailable, PositionMoved."""
-        await self._ensure_months(batch.months, now)
-        data = b"".join((COPY_HEAD, *batch.rows, COPY_END))
+        await self._ensure_months(batch.months(), now)
+        data = b"".join((_COPY_HEAD, *batch.rows, _COPY_END))
         try:
             async with self._database.transaction() as connection:
                 await _advance(connection, batch)
@@ -132,13 +146,14 @@ def month_of(arrived_us: int) -> tuple[int, int]:
     return moment.year, moment.month
 
 
-def month_ends(arrived_us: int) -> int:
-    """Start of the month after that of a time, microseconds: until then `month_of` stays the same."""
-    year, month = month_of(arrived_us)
-    if (year, month) >= (9999, 12):
-        return 1 << 62
-    following = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    return int(following.timestamp()) * 1_000_000
+def _month_around(row: bytes) -> tuple[tuple[int, int], bytes, bytes]:
+    """The month of a row's arrival, that arrival, and the start of the next month, both as a row holds them."""
+    at_us = arrived_us(row)
+    year, month = month_of(at_us)
+    following = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC) if year < 9999 else _LAST
+    arrived = row[ARRIVED]
+    ahead_us = int(following.timestamp()) * 1_000_000 - at_us
+    return (year, month), arrived, (int.from_bytes(arrived, "big") + ahead_us).to_bytes(8, "big")
 
 
 def _near(month: tuple[int, int], now: float) -> bool:

@@ -1,7 +1,7 @@
 """Brings the journal into PostgreSQL: batch after batch, the next one made ready while the server stores the last.
 
 It follows the journal from the position that the database remembers, earlier processes' segments first, waits out
-any outage, and drops what has arrived. Work on the event loop comes in slices, because calls are served there.
+any outage, and drops what has arrived.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from dataclasses import dataclass
 
 from gateway.database.database import Database
 from gateway.errors import Unavailable
-from gateway.metering.ingest import Batch, Ingest, PositionMoved, month_ends, month_of
+from gateway.metering.ingest import Batch, Ingest, PositionMoved
 from gateway.metering.journal import Journal
-from gateway.metering.record import decode
-from gateway.metering.rows import RowEncoder
 from gateway.metering.segments import FIRST_POSITION, Segment, read_entries
 
 log = logging.getLogger("gateway.metering")
@@ -27,10 +25,8 @@ log = logging.getLogger("gateway.metering")
 class WriterParams:
     """Bounds; times in seconds."""
 
-    batch_records_max: int = 5000
+    batch_records_max: int = 4000
     batch_bytes_max: int = 1024 * 1024
-    #: Records made into rows before the event loop gets its turn.
-    slice_records: int = 100
     #: How long records wait in the journal when there are few.
     interval_s: float = 0.2
     #: After a failure: growing pauses.
@@ -69,7 +65,6 @@ class Writer:
         self._params = params if params is not None else WriterParams()
         self._clock = clock
         self._ingest = ingest if ingest is not None else Ingest(database)
-        self._encoder = RowEncoder()
         self._positions: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
@@ -77,10 +72,9 @@ class Writer:
         self._behind_since: float | None = None
         self._months_at = float("-inf")
         self._complained_at = float("-inf")
-        #: Metrics: records stored, failures met, entries and bytes that could not be read.
+        #: Metrics: records stored, failures met, bytes that could not be read.
         self.stored = 0
         self.failures = 0
-        self.unreadable = 0
         self.bytes_torn = 0
 
     @property
@@ -193,11 +187,12 @@ class Writer:
 
     async def _copy_segment(self, segment: Segment, position: int) -> str:
         """Store batches up to the segment's size; gives how its data ended."""
-        batch, end = await self._read(segment, position)
+        batch, end = self._read(segment, position)
         while True:
             storing = asyncio.ensure_future(self._ingest.store(batch, self._clock()))
             try:
-                following = await self._read(segment, batch.stop) if end == "more" else None
+                await asyncio.sleep(0)  # the server gets its work before the next is made ready
+                following = self._read(segment, batch.stop) if end == "more" else None
                 self.stored += await storing
             finally:
                 if not storing.done():
@@ -209,28 +204,11 @@ class Writer:
                 return end
             batch, end = following
 
-    async def _read(self, segment: Segment, position: int) -> tuple[Batch, str]:
-        """The next batch of a segment as rows."""
+    def _read(self, segment: Segment, position: int) -> tuple[Batch, str]:
+        """The next batch of a segment, and how its data ended."""
         params = self._params
         entries = read_entries(segment.path, position, segment.size, params.batch_bytes_max, params.batch_records_max)
-        rows: list[bytes] = []
-        months: set[tuple[int, int]] = set()
-        month_from_us, month_to_us = 0, -1
-        row_of, append = self._encoder.row, rows.append
-        for place, payload in enumerate(entries.payloads, 1):
-            try:
-                record = decode(payload)
-                append(row_of(record))
-            except (ValueError, TypeError, AttributeError) as error:
-                self.unreadable += 1
-                log.error("a metering record cannot be read: %s", error)
-                continue
-            if not month_from_us <= record.arrived_us < month_to_us:
-                months.add(month_of(record.arrived_us))
-                month_from_us, month_to_us = record.arrived_us, month_ends(record.arrived_us)
-            if place % params.slice_records == 0:
-                await asyncio.sleep(0)
-        return Batch(segment.name, position, entries.position, rows, frozenset(months)), entries.end
+        return Batch(segment.name, position, entries.position, entries.payloads), entries.end
 
     async def _finish(self, segment: Segment, end: str) -> None:
         """A segment that gets no more records has arrived."""
