@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Waits:
-    """How long this side waits, seconds; None: until the person at the keyboard has had enough."""
+    """How long this side waits, seconds."""
 
     connect_s: float = 10.0
     #: For one answer of the control API.
@@ -26,7 +26,8 @@ class Waits:
     deploy_step_s: float = 1800.0
     #: Between two pieces of a function's answer, unless --timeout says otherwise.
     invoke_s: float = 900.0
-    follow_s: float | None = None
+    #: Between two lines of a followed log; the gateway sends an empty one every now and then.
+    follow_s: float = 120.0
 
 
 #: Largest error body that is read for its message.
