@@ -11,9 +11,11 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import uv
 from aiohttp import web
@@ -94,9 +96,12 @@ class House:
         lock.acquire()
         stack.callback(lock.release)
 
-        database, coordination = await self._open_services()
+        database, valkey_url = await self._open_services()
         registry = Registry(database, time.time)
         await registry.load()
+        coordination = Coordination(valkey_url, lambda namespace, function: self._spawn(_reload(registry)))
+        await coordination.start()
+        stack.push_async_callback(coordination.stop)
         tokens = Tokens(database, time.time)
         await tokens.load()
         local_token = await tokens.ensure_local_token(data / "token")
@@ -170,8 +175,8 @@ class House:
         await self._start_agent(desk, controller)
         await self._listen(front, activator, local_token)
 
-    async def _open_services(self) -> tuple[Database, Coordination]:
-        """PostgreSQL and Redis: the operator's, or our own."""
+    async def _open_services(self) -> tuple[Database, str]:
+        """PostgreSQL and Redis: the operator's, or our own. Gives the database and Redis's URL."""
         settings, stack = self._settings, self._stack
         dsn, url = settings.database.url, settings.redis.url
         starts = []
@@ -190,10 +195,13 @@ class House:
         await database.open()
         stack.push_async_callback(database.close)
         await migrate(database)
-        coordination = Coordination(url)
-        await coordination.start()
-        stack.push_async_callback(coordination.stop)
-        return database, coordination
+        return database, url
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the calls, and hold it until it ends."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _open_metering(self, database: Database) -> tuple[Journal | None, Writer | None]:
         if not self._settings.metering.enabled:
@@ -275,6 +283,13 @@ class House:
     def waiting_for(self) -> list[str]:
         """What is missing before calls can be served; empty: nothing."""
         return list(self._waiting_for)
+
+
+async def _reload(registry: Registry) -> None:
+    try:
+        await registry.reload()
+    except Unavailable as error:
+        log.warning("another gateway's change is not read yet: %s", error)
 
 
 async def _sweep(front: Front) -> None:

@@ -1,166 +1,131 @@
-"""What gateways tell each other through Valkey (or Redis): who is there, and that functions have changed.
+"""What gateways tell each other through Valkey (or Redis): that they live, and that something was deployed.
 
-Nothing promised depends on it. While it is away this gateway works on alone and says so; when it is back the lease is
-renewed, and functions are read again, since notices may have been missed.
+Nothing that was promised depends on it: while it is away this gateway serves on, and tries again with growing pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import os
+import secrets
+import socket
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
+import orjson
 import valkey.asyncio as valkey
 from valkey.exceptions import ValkeyError
 
+from gateway.registry import Change
+
 log = logging.getLogger("gateway.coordination")
+
+CHANNEL = "samovar:changes"
+MEMBER_KEY = "samovar:gateway:"
 
 
 @dataclass(frozen=True)
 class CoordinationParams:
     """Times in seconds."""
 
-    #: A gateway that is silent for so long counts as gone.
+    #: A gateway that has not renewed its lease for so long is gone.
     lease_s: float = 15.0
     renew_s: float = 5.0
-    #: Connecting, and one answer.
-    timeout_s: float = 3.0
-    #: After a failure: growing pauses.
-    pause_s: float = 0.2
-    pause_max_s: float = 5.0
-    prefix: str = "samovar:"
+    answer_timeout_s: float = 3.0
+    pause_s: float = 0.5
+    pause_max_s: float = 10.0
+    #: Notices waiting to be sent; the oldest go first, since a later one has the same effect.
+    notices_max: int = 256
 
 
 class Coordination:
-    """See the module. `on_change` is awaited after another gateway's notice, and after an outage."""
+    """See the module. `on_foreign_change(namespace, function)` is called for changes made by another gateway."""
 
     def __init__(
         self,
         url: str,
-        gateway: str,
-        on_change: Callable[[], Awaitable[None]],
+        on_foreign_change: Callable[[str, str], None],
         params: CoordinationParams | None = None,
     ) -> None:
-        self._url = url
-        self._gateway = gateway
-        self._on_change = on_change
         self._params = params if params is not None else CoordinationParams()
-        self._client: valkey.Valkey | None = None
-        self._task: asyncio.Task[None] | None = None
-        #: Whether the last exchange with the server succeeded; for /readyz and metrics.
+        self._client = valkey.Valkey.from_url(
+            url, socket_timeout=None, socket_connect_timeout=self._params.answer_timeout_s
+        )
+        self._on_foreign_change = on_foreign_change
+        #: This gateway among its peers.
+        self.member = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._notices: asyncio.Queue[bytes] = asyncio.Queue(self._params.notices_max)
+        self._tasks: list[asyncio.Task[None]] = []
+        #: Valkey answers.
         self.connected = False
-        #: Times that the server was lost; a metric.
-        self.outages = 0
 
     async def start(self) -> None:
-        """Join, without waiting for the server."""
-        self._task = asyncio.create_task(self._run(), name="coordination")
+        """Begin; Valkey may be away."""
+        for name, work in (("lease", self._renew), ("notices", self._send), ("changes", self._listen)):
+            self._tasks.append(asyncio.create_task(self._persist(name, work), name=f"coordination {name}"))
 
     async def stop(self) -> None:
-        """Leave: give the lease up, if the server is there to hear it."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-        client = self._client
-        self._client = None
-        if client is not None:
-            try:
-                async with asyncio.timeout(self._params.timeout_s):
-                    if self.connected:
-                        await client.delete(self._lease_key(self._gateway))
-                    await client.aclose()
-            except (ValkeyError, OSError, TimeoutError):
-                pass
-        self.connected = False
-
-    async def publish_change(self) -> bool:
-        """Tell the other gateways that functions have changed; False when the server is away."""
-        client = self._client
-        if client is None or not self.connected:
-            return False
+        """Leave: give the lease back and close the connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            async with asyncio.timeout(self._params.timeout_s):
-                await client.publish(self._channel(), self._gateway)
+            async with asyncio.timeout(self._params.answer_timeout_s):
+                if self.connected:
+                    await self._client.delete(MEMBER_KEY + self.member)
+                await self._client.aclose()
         except (ValkeyError, OSError, TimeoutError):
-            return False
-        return True
+            pass
 
-    async def gateways(self) -> list[str]:
-        """Those whose lease holds; only this one while the server is away."""
-        client = self._client
-        if client is None or not self.connected:
-            return [self._gateway]
-        prefix = self._lease_key("")
-        try:
-            async with asyncio.timeout(self._params.timeout_s):
-                found = [key async for key in client.scan_iter(match=prefix + "*", count=100)]
-        except (ValkeyError, OSError, TimeoutError):
-            return [self._gateway]
-        return sorted(key.decode().removeprefix(prefix) for key in found)
+    def on_change(self, change: Change) -> None:
+        """A change of our own: tell the others."""
+        if change.kind not in {"routed", "removed"}:
+            return
+        revision = change.revision
+        notice = orjson.dumps({"from": self.member, "namespace": revision.namespace, "function": revision.function})
+        if self._notices.full():
+            self._notices.get_nowait()
+        self._notices.put_nowait(notice)
 
-    async def _run(self) -> None:
-        params = self._params
-        pause_s = params.pause_s
+    async def members(self) -> list[str]:
+        """The gateways that live. Raises ValkeyError, OSError."""
+        return sorted([key.decode()[len(MEMBER_KEY) :] async for key in self._client.scan_iter(MEMBER_KEY + "*")])
+
+    async def _persist(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        pause_s = self._params.pause_s
         while True:
             try:
-                await self._take_part()
+                await work()
             except (ValkeyError, OSError, TimeoutError) as error:
                 if self.connected:
-                    self.outages += 1
-                    pause_s = params.pause_s
-                    log.warning("coordination: the server is away: %s; working on alone", error)
+                    log.warning("Valkey is away (%s: %s); serving on without it", name, error)
                 self.connected = False
-                await self._close()
                 await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, params.pause_max_s)
+                pause_s = min(pause_s * 2, self._params.pause_max_s)
 
-    async def _take_part(self) -> None:
-        """Connected: renew the lease and listen, until the server is lost."""
+    async def _renew(self) -> None:
         params = self._params
-        self._client = client = valkey.Valkey.from_url(
-            self._url, socket_timeout=params.timeout_s, socket_connect_timeout=params.timeout_s
-        )
-        loop = asyncio.get_running_loop()
-        async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
-            await pubsub.subscribe(self._channel())
-            await self._renew(client)
+        while True:
+            async with asyncio.timeout(params.answer_timeout_s):
+                await self._client.set(MEMBER_KEY + self.member, os.getpid(), px=int(params.lease_s * 1000))
             self.connected = True
-            renew_at = loop.time() + params.renew_s
-            if self.outages:
-                await self._changed()
-            while True:
-                wait_s = renew_at - loop.time()
-                if wait_s <= 0:
-                    await self._renew(client)
-                    renew_at = loop.time() + params.renew_s
-                    continue
-                message = await pubsub.get_message(timeout=wait_s)
-                if message is not None and message.get("data") != self._gateway.encode():
-                    await self._changed()
+            await asyncio.sleep(params.renew_s)
 
-    async def _changed(self) -> None:
-        try:
-            await self._on_change()
-        except Exception as error:
-            # The next notice, or the next start, brings it.
-            log.warning("coordination: functions could not be read again: %s", error)
+    async def _send(self) -> None:
+        while True:
+            notice = await self._notices.get()
+            async with asyncio.timeout(self._params.answer_timeout_s):
+                await self._client.publish(CHANNEL, notice)
 
-    async def _renew(self, client: valkey.Valkey) -> None:
-        async with asyncio.timeout(self._params.timeout_s):
-            await client.set(self._lease_key(self._gateway), b"1", px=int(self._params.lease_s * 1000))
-
-    async def _close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            try:
-                await client.aclose()
-            except (ValkeyError, OSError):
-                pass
-
-    def _lease_key(self, gateway: str) -> str:
-        return f"{self._params.prefix}gateway:{gateway}"
-
-    def _channel(self) -> str:
-        return f"{self._params.prefix}functions-changed"
+    async def _listen(self) -> None:
+        async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+            await pubsub.subscribe(CHANNEL)
+            async for message in pubsub.listen():
+                try:
+                    notice = orjson.loads(message["data"])
+                    if notice["from"] != self.member:
+                        self._on_foreign_change(str(notice["namespace"]), str(notice["function"]))
+                except (orjson.JSONDecodeError, KeyError, TypeError):
+                    log.warning("an unreadable notice came through Valkey")

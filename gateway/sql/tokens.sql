@@ -10,3 +10,7 @@ INSERT INTO tokens (id, namespace, digest, name, admin, created_at, expires_at) 
 
 -- name: revoke_token
 UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL;
+
+-- name: ensure_namespace
+INSERT INTO namespaces (name, account, created_at) VALUES ($1, $2, $3)
+ON CONFLICT (name) DO NOTHING;
