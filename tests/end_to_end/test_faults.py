@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import psutil
-from conftest import PATIENCE_S, Samovar, alive, wait_until
+from house import PATIENCE_S, Samovar, alive, wait_until
 
 COUNTED = """
 import os

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Samovar, wait_until
+from house import Samovar, wait_until
 
 CODE = r"""
 import ctypes, os, signal, subprocess, sys, threading, time
@@ -96,7 +96,7 @@ def test_lone_surrogates_do_not_break_the_answer(house: Samovar) -> None:
 
 
 def test_grandchildren_of_a_killed_worker_die_with_it(house: Samovar) -> None:
-    from conftest import alive
+    from house import alive
 
     pid = house.call("hostile", json={"what": "grandchild"}).json()["pid"]
     assert alive([pid])

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from conftest import PATIENCE_S, PROJECT, Samovar, wait_until
+from house import PATIENCE_S, PROJECT, Samovar, wait_until
 
 APP = r"""
 import asyncio, json

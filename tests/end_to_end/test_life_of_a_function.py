@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import PROJECT, Samovar, manifest
+from house import PROJECT, Samovar, manifest
 
 COUNTER = """
 import os
@@ -64,7 +64,7 @@ def test_a_deleted_function_is_unknown_and_can_be_deployed_again(samovar: Samova
 
 
 def test_a_bad_manifest_is_refused_with_key_rule_and_line(samovar: Samovar) -> None:
-    from conftest import bundle
+    from house import bundle
 
     text = manifest("bad") + "concurency = 3\n"
     answer = samovar.client.post("/api/v1/functions/default", content=bundle({"function.toml": text, "handler.py": ""}))
@@ -97,7 +97,7 @@ def test_explain_and_logs_tell_what_happened(samovar: Samovar) -> None:
     decisions = samovar.rows("functions/default/told/explain")
     assert any("start" in row["decision"] for row in decisions)
     assert all(row["reason"] for row in decisions)
-    from conftest import wait_until
+    from house import wait_until
 
     def lines() -> bool:
         answer = samovar.client.get("/api/v1/functions/default/told/logs")

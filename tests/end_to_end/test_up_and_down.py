@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from conftest import PATIENCE_S, PROJECT, alive, wait_until
+from house import PATIENCE_S, PROJECT, alive, wait_until
 
 SAMOVAR = Path(sys.executable).parent / "samovar"
 
