@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import stat
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def other_identity(user: pwd.struct_passwd) -> Identity:
 
 
 def choose_identity(probe: list[str], directory: Path) -> Identity:
-    """How to run a server that refuses root. `probe`: a command of its that just ends; `directory`: where it works.
+    """How to run a server that refuses root. `probe`: a command of its that just ends; `directory`: must be reachable.
 
     Raises NoIdentity.
     """
@@ -74,13 +75,13 @@ def choose_identity(probe: list[str], directory: Path) -> Identity:
             other = other_identity(pwd.getpwnam(name))
         except KeyError:
             continue
-        problem = _works(probe, other, directory.parent)
+        problem = _works(probe, other, directory)
         if problem is None:
             return other
         raise NoIdentity(
             f"PostgreSQL does not run as root, user namespaces are forbidden here, and user {name!r} cannot reach "
             f"what it needs ({problem}). Run Samovar as an ordinary user, or let others search the directories "
-            f"above {probe[0]} and {directory} (chmod o+x)"
+            f"above {probe[0]}, and {directory} with those above it (chmod o+x)"
         )
     raise NoIdentity(
         "PostgreSQL does not run as root, user namespaces are forbidden here, and there is no user "
@@ -98,6 +99,13 @@ def hand_over(directory: Path, identity: Identity) -> None:
             os.chown(Path(root) / name, uid, gid, follow_symlinks=False)
     # The top goes last: a hand-over that was cut off is seen and done again.
     os.chown(directory, uid, gid)
+
+
+def let_through(directory: Path, identity: Identity) -> None:
+    """Let an identity that is not ours pass a directory of ours: pass, not look. Raises OSError."""
+    status = directory.stat()
+    if identity.owner[0] != os.geteuid() and status.st_uid == os.geteuid():
+        directory.chmod(stat.S_IMODE(status.st_mode) | 0o011)
 
 
 def _works(probe: list[str], identity: Identity, directory: Path) -> str | None:

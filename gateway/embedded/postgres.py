@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gateway.embedded.data_directory import DataDirectoryUnusable, socket_directory
-from gateway.embedded.identity import Identity, choose_identity, hand_over
+from gateway.embedded.identity import Identity, choose_identity, hand_over, let_through
 from gateway.embedded.postmaster import Postmaster, read_postmaster, stop_orphan
 from gateway.embedded.processes import KeepParams, KeptProcess, Launch, ServerFailed, log_tail, poll_until, spawn
 
@@ -81,10 +81,11 @@ class EmbeddedPostgres:
         """
         try:
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            identity = choose_identity([str(self._bin / "postgres"), "--version"], self._home)
+            identity = choose_identity([str(self._bin / "postgres"), "--version"], self._data.parent)
             sockets = socket_directory(self._data, "pg", _SOCKET_FILE)
             for directory in (self._home, sockets):
                 hand_over(directory, identity)
+                let_through(directory.parent, identity)
             if not (self._cluster / "PG_VERSION").exists():
                 await self._make_cluster(identity)
             self._check_version()
