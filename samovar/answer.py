@@ -29,7 +29,7 @@ class Served:
 
     def summary(self) -> str:
         """One line for a person."""
-        times = [f"{part} {duration(self.timing_ms[part] / 1000)}" for part in _PARTS if part in self.timing_ms]
+        times = [f"{part} {duration(self.timing_ms[part] / 1000)}" for part in _PARTS if self.timing_ms.get(part)]
         parts = [self.start_kind, ", ".join(times), self.revision, self.invocation]
         return " · ".join(part for part in parts if part)
 

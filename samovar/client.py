@@ -189,7 +189,7 @@ def refusal(status: int, content: bytes, target: Target) -> Problem:
         return NotAuthorised(message, hint=authorisation_hint(status, target), code=code, detail=detail)
     if status in {502, 503, 504} and not error:
         return Unreachable(f"{target.url} answered {status} and not as a gateway does", hint="is a proxy in between?")
-    hint = "see `samovar list` for what there is" if status == 404 else ""
+    hint = "`samovar list` and `samovar show NAME` say what there is" if status == 404 else ""
     return Problem(message, hint=hint, code=code, detail=detail)
 
 

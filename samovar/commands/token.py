@@ -12,7 +12,7 @@ import click
 from samovar.names import DEFAULT_NAMESPACE
 from samovar.options import Asked, asks_gateway
 from samovar.output import note, say, say_json, table_width
-from samovar.tables import Column, field, moment, render
+from samovar.tables import Column, field, moment, render, text_of
 from samovar.when import parse_span
 
 
@@ -65,7 +65,7 @@ def list_tokens(asked: Asked) -> None:
     now = time.time()
     columns = (
         field("ID", "id"),
-        field("NAMESPACE", "namespace"),
+        Column("NAMESPACE", lambda row: text_of(row.get("namespace") or "every")),
         field("NAME", "name", flexible=True),
         field("ADMIN", "admin"),
         Column("EXPIRES", lambda row: moment(row.get("expires_at"), now)),
