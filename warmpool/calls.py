@@ -121,6 +121,8 @@ class Calls:
     def _next(self, revision: Revision, worker: Worker, reason: str) -> Dispatch:
         invocation, seen = revision.waiting.popitem(last=False)
         self.waiting -= 1
+        if revision.unmet:
+            self._supply.recount(revision)
         self.holders[invocation] = worker
         return Dispatch(invocation, worker.name, HOT if worker.ready_order <= seen else worker.start_kind, reason)
 

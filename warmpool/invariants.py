@@ -147,5 +147,8 @@ def _check_agent(agent: Agent, supply: Supply) -> None:
 def _check_shortages(supply: Supply) -> None:
     on_agents = sum(len(agent.workers) for agent in supply.capacity.agents.values())
     _require(on_agents == len(supply.workers), "every worker is on an agent", f"{on_agents}")
-    for revision in supply.short:
+    by_calls = 0
+    for revision in supply.shortages:
+        by_calls += revision.unmet_by_calls
         _require(revision.unmet > 0 and not revision.removed, "shortages are of the living", revision.name)
+    _require(by_calls == supply.shortages.by_calls, "what waiting calls lack", f"{supply.shortages.by_calls}")

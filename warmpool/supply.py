@@ -17,7 +17,8 @@ from warmpool.environments import Environments
 from warmpool.eviction import cheapest_victims
 from warmpool.ledger import Revision, Worker
 from warmpool.placement import Placement
-from warmpool.values import Need, PoolParams, WorkerState
+from warmpool.shortages import Shortages
+from warmpool.values import PoolParams, WorkerState
 
 #: Refusals that stopping somebody's idle workers can cure.
 CURABLE = (Refusal.FULL, Refusal.POOL_FULL)
@@ -32,9 +33,7 @@ class Supply:
         self.capacity = Capacity(params.max_starting_per_agent)
         self.environments = Environments(params)
         self.agenda = Agenda()
-        #: Revisions with a shortage, the longest waiting first.
-        self.short: dict[Revision, None] = {}
-        self._unmet_by_calls = 0
+        self.shortages = Shortages()
         self._draining = 0
         self._barren = False
         self._named = 0
@@ -70,45 +69,37 @@ class Supply:
         if missing <= 0 or self._held_back(revision, now):
             self._settle_shortage(revision)
             return
-        if revision not in self.short:
+        if not revision.unmet:
             refusal: Refusal | None = None
             while missing > 0 and refusal is None:
                 refusal = self._start_one(revision, now, out)
                 missing -= refusal is None
             if refusal is None:
                 return
-            self._note_shortage(revision, refusal, missing, out)
-        self._set_unmet(revision, missing)
+            self._lacks(revision, missing, refusal, out)
+        else:
+            self._lacks(revision, missing, self.shortages.refusal(revision), out)
         self._make_room(revision, now, out)
 
     def retry_short(self, now: float, out: list[Command]) -> None:
         """A place may have appeared: one worker for each short revision in turn, those with waiting calls first."""
-        if not self.short:
-            return
-        refused: dict[Need, Refusal] = {}
-        calls_first = [revision for revision in self.short if revision.waiting]
-        turn = calls_first + [revision for revision in self.short if not revision.waiting]
-        while turn:
-            again = []
-            for revision in turn:
+        for need in list(self.shortages.lines):
+            while (revision := self.shortages.first(need)) is not None:
                 missing = self.missing(revision)
                 if missing <= 0 or self._held_back(revision, now):
                     self._settle_shortage(revision)
                     continue
-                need = revision.spec.need
-                refusal = refused.get(need) or self._start_one(revision, now, out)
+                refusal = self._start_one(revision, now, out)
+                if refusal is None or refusal is Refusal.STARTING:
+                    # To the end of the line: it has had its turn, or what hinders it may not hinder the next.
+                    self.shortages.remove(revision)
                 if refusal is not None:
-                    refused[need] = refusal
-                    self._note_shortage(revision, refusal, missing, out)
-                    self._set_unmet(revision, missing)
-                    continue
-                del self.short[revision]  # to the end of the line, if it needs more
-                self._set_unmet(revision, missing - 1)
+                    self._lacks(revision, missing, refusal, out)
+                    break
                 if missing > 1:
-                    again.append(revision)
+                    self._lacks(revision, missing - 1, revision.refusal, out)
                 else:
                     self._settle_shortage(revision)
-            turn = again
 
     def tick(self, now: float, out: list[Command]) -> None:
         """Victims may have become idle since the last time."""
@@ -135,8 +126,7 @@ class Supply:
         spec = revision.spec
         agent = self.capacity.agents[spot.agent]
         kind = self.environments.start(agent, spec.environment, now, out)
-        self._named += 1
-        name = f"{self.params.worker_prefix}-{self._named}"
+        name = self._new_name()
         worker = Worker(name, revision, spot.agent, spot.slice_id, spec.need, kind, now)
         self.enlist(worker, starting=True)
         revision.meter.resume(now)
@@ -145,6 +135,14 @@ class Supply:
         reason = f"{why}; {revision.ready} ready, {revision.starting} starting with this one; {spot.reason}"
         revision.want = max(revision.want, revision.alive)
         out.append(StartWorker(name, revision.name, spot.agent, spot.slice_id, kind, reason))
+
+    def _new_name(self) -> str:
+        """A name no worker has, not even one that an agent brought along."""
+        while True:
+            self._named += 1
+            name = f"{self.params.worker_prefix}-{self._named}"
+            if name not in self.workers:
+                return name
 
     def enlist(self, worker: Worker, starting: bool) -> None:
         """A worker enters the books."""
@@ -226,35 +224,35 @@ class Supply:
     # -- shortages ---------------------------------------------------------------------------------------
 
     def _settle_shortage(self, revision: Revision) -> None:
-        if revision.unmet:
-            self._set_unmet(revision, 0)
+        self.shortages.remove(revision)
         revision.refusal = ""
 
-    def _set_unmet(self, revision: Revision, missing: int) -> None:
-        by_calls = min(missing, self.missing_by_calls(revision)) if revision.refusal in CURABLE else 0
-        by_calls = max(by_calls, 0)
-        self._unmet_by_calls += by_calls - revision.unmet_by_calls
-        revision.unmet, revision.unmet_by_calls = missing, by_calls
+    def recount(self, revision: Revision) -> None:
+        """A short revision's queue became shorter."""
+        missing = self.missing(revision)
         if missing > 0:
-            self.short[revision] = None
+            self.shortages.put(revision, missing, self._curable(revision, missing))
         else:
-            self.short.pop(revision, None)
+            self._settle_shortage(revision)
 
-    def _note_shortage(self, revision: Revision, refusal: Refusal, missing: int, out: list[Command]) -> None:
-        if revision.refusal == refusal:
-            return
-        revision.refusal = refusal
-        need = revision.spec.need
-        what = f"{need.memory_bytes // (1024 * 1024)} MiB on a {need.slice_kind!r} slice"
-        out.append(Note(revision.name, "shortage", f"{missing} workers missing ({what} each): {refusal.value}"))
+    def _curable(self, revision: Revision, missing: int) -> int:
+        """How many of the missing ones others' idle workers may be stopped for."""
+        return max(0, min(missing, self.missing_by_calls(revision))) if revision.refusal in CURABLE else 0
+
+    def _lacks(self, revision: Revision, missing: int, refusal: str, out: list[Command]) -> None:
+        """So many workers have no place: remember it, and say why unless that was said."""
+        if revision.refusal != refusal:
+            revision.refusal = refusal
+            need = revision.spec.need
+            what = f"{need.memory_bytes // (1024 * 1024)} MiB on a {need.slice_kind!r} slice"
+            out.append(Note(revision.name, "shortage", f"{missing} workers missing ({what} each): {refusal}"))
+        self.shortages.put(revision, missing, self._curable(revision, missing))
+        self.shortages.lines[revision.spec.need].refusal = refusal
 
     def _make_room(self, revision: Revision, now: float, out: list[Command]) -> None:
         """Stop idle workers of others for calls that wait, as many as are not on their way out already."""
-        if self._barren or not revision.unmet_by_calls or self._unmet_by_calls <= self._draining:
-            return
-        for short in list(self.short):  # calls were served in the meantime
-            self._set_unmet(short, max(0, self.missing(short)))
-        while revision.unmet_by_calls and self._unmet_by_calls > self._draining and not self._barren:
+        shortages = self.shortages
+        while revision.unmet_by_calls and shortages.by_calls > self._draining and not self._barren:
             full = revision.refusal == Refusal.POOL_FULL
             victims = cheapest_victims(revision.spec.need, self.capacity, full)
             self._barren = not victims
