@@ -5,6 +5,7 @@ Every change is committed first and then told to whoever follows (`subscribe`); 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from gateway.errors import BadRequest, Conflict, NotFound
 _SQL = load_statements("registry")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 Key = tuple[str, str]
+#: Characters of an error kept with its revision.
+ERROR_CHARS_MAX = 32_000
 
 
 class Change(NamedTuple):
@@ -40,16 +43,20 @@ class Registry:
         self._revisions: dict[Key, dict[int, Revision]] = {}
         self._live: dict[Key, Revision] = {}
         self._followers: list[Callable[[Change], None]] = []
+        #: Held from a change's first statement to its commit, and while everything is read: memory then follows the
+        #: database's order, since nothing else runs between letting go and the change in memory.
+        self._changing = asyncio.Lock()
         #: The price list in force when this process loaded it.
         self.price_version = 1
 
-    async def load(self) -> None:
-        """Read everything. Raises Unavailable."""
-        async with self._database.transaction() as connection:
+    async def load(self) -> dict[Key, Revision]:
+        """Read everything; gives what was live before. Raises Unavailable."""
+        async with self._changing, self._database.transaction("repeatable_read") as connection:
             namespaces = await connection.fetch(_SQL["load_namespaces"])
             functions = await connection.fetch(_SQL["load_functions"])
             revisions = await connection.fetch(_SQL["load_revisions"])
             price_version = await connection.fetchval(_SQL["load_price_version"], self._now())
+        before = self._live
         self.price_version = price_version or 1
         self._accounts = {row["name"]: row["account"] for row in namespaces}
         self._functions = {(row["namespace"], row["name"]): _function(row) for row in functions}
@@ -62,11 +69,11 @@ class Registry:
             for key, function in self._functions.items()
             if function.live in self._revisions[key]
         }
+        return before
 
     async def reload(self) -> None:
         """Read again, because another gateway changed something, and tell what is different. Raises Unavailable."""
-        before = dict(self._live)
-        await self.load()
+        before = await self.load()
         for key, revision in self._live.items():
             if before.get(key) != revision:
                 self._tell("routed", revision)
@@ -121,7 +128,7 @@ class Registry:
             if not _NAME.fullmatch(value):
                 raise BadRequest(f"{field}: {value!r} is not 1 to 63 of a-z, 0-9 and '-', with no '-' at either end")
         now = self._now()
-        async with self._database.transaction() as connection:
+        async with self._changing, self._database.transaction() as connection:
             await connection.execute(_SQL["insert_namespace"], namespace, namespace, now)
             account = await connection.fetchval(_SQL["select_account"], namespace)
             requirements = json.dumps(sorted(manifest.requirements))
@@ -166,6 +173,8 @@ class Registry:
 
     async def mark_failed(self, revision: Revision, error: str) -> Revision:
         """The revision does not start. Raises Conflict when its function was deleted meanwhile."""
+        # A researcher's own words: what PostgreSQL's text does not hold is left out.
+        error = error.replace("\0", "").encode("utf-8", "replace").decode()[:ERROR_CHARS_MAX]
         await self._touch("mark_failed", revision.namespace, revision.function, revision.number, error)
         return self._replace("revision_failed", replace(revision, state="failed", error=error))
 
@@ -175,7 +184,8 @@ class Registry:
         revision = self._known(namespace, function, number)
         now = self._now()
         public = revision.manifest.public
-        created = await self._database.fetchval(_SQL["route"], namespace, function, number, public, now)
+        async with self._changing:
+            created = await self._database.fetchval(_SQL["route"], namespace, function, number, public, now)
         if created is None:
             raise Conflict(f"revision {number} of {namespace}/{function} is not ready, it is {revision.state}")
         before = self._live.get(key)
@@ -190,7 +200,7 @@ class Registry:
         """Forget a function; its records stay, its name can be used again. Raises NotFound, Unavailable."""
         key = (namespace, function)
         now = self._now()
-        async with self._database.transaction() as connection:
+        async with self._changing, self._database.transaction() as connection:
             if not rows_touched(await connection.execute(_SQL["delete_function"], *key, now)):
                 raise NotFound(f"no function {namespace}/{function}")
             await connection.execute(_SQL["remove_revisions"], *key, now)
@@ -225,7 +235,9 @@ class Registry:
         return revision
 
     async def _touch(self, statement: str, namespace: str, function: str, number: int, *values: str) -> None:
-        if not await self._database.execute(_SQL[statement], namespace, function, number, *values):
+        async with self._changing:
+            touched = await self._database.execute(_SQL[statement], namespace, function, number, *values)
+        if not touched:
             raise Conflict(f"{namespace}/{function} was deleted while its revision {number} was being made")
 
     def _replace(self, kind: Literal["revision_ready", "revision_failed"], revision: Revision) -> Revision:
