@@ -148,6 +148,13 @@ class GatewayProcess:
             raise GatewayBroke(f"workers: {answer.status_code} {answer.text[:LOG_TAIL_CHARACTERS]}")
         return [row for row in answer.json() if row["function"] == f"bench-{folder}"]
 
+    def worker_pids(self, folder: str) -> list[int]:
+        """The processes of the function's ready workers. Raises GatewayBroke when there are none."""
+        pids = [int(row["pid"]) for row in self.workers(folder) if row["state"] == "ready"]
+        if not pids:
+            raise GatewayBroke(f"bench-{folder} has no worker")
+        return pids
+
     def wait_for_zero(self, folder: str) -> None:
         """Until the function has no worker. Raises GatewayBroke."""
         wait_for(lambda: not self.workers(folder), f"bench-{folder} goes to zero workers", ZERO_TIMEOUT_S)

@@ -49,6 +49,8 @@ class LoadResult:
     error_samples: tuple[str, ...]
     #: None when no call was answered.
     latencies: Latencies | None
+    #: Right answers, the warm-up's too.
+    answered: int = 0
 
     @property
     def per_second(self) -> float:
@@ -64,6 +66,7 @@ class Tally:
         self.measuring = False
         self.stopping = False
         self.nanoseconds: list[int] = []
+        self.answered = 0
         self.errors = 0
         self.error_samples: list[str] = []
         #: The end of an answer as it was seen before: the blank line and the whole body.
@@ -144,6 +147,7 @@ class Caller(asyncio.Protocol):
         if not self._waiting:
             self._break("an answer to nothing")
             return
+        self._tally.answered += 1
         if self._tally.measuring:
             self._tally.nanoseconds.append(now - self._sent_ns)
         self.send()
@@ -201,7 +205,14 @@ async def run_load(load: Load) -> LoadResult:
     for caller in callers:
         caller.give_up()
     summary = latencies(tally.nanoseconds) if tally.nanoseconds else None
-    return LoadResult(len(tally.nanoseconds), seconds, tally.errors, tuple(tally.error_samples), summary)
+    return LoadResult(
+        calls=len(tally.nanoseconds),
+        seconds=seconds,
+        errors=tally.errors,
+        error_samples=tuple(tally.error_samples),
+        latencies=summary,
+        answered=tally.answered,
+    )
 
 
 async def _end_or(all_done: asyncio.Event, seconds: float) -> None:

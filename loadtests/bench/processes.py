@@ -61,6 +61,12 @@ def rss_bytes(pids: Sequence[int]) -> int:
     return sum(psutil.Process(pid).memory_info().rss for pid in pids)
 
 
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """Processor time that these processes have used. Raises psutil.NoSuchProcess when one has ended."""
+    times = [psutil.Process(pid).cpu_times() for pid in pids]
+    return sum(each.user + each.system for each in times)
+
+
 class RssWatch:
     """Samples the summed RSS of some processes while a block runs; `peak_bytes` is the highest seen."""
 

@@ -7,7 +7,6 @@ import os
 from loadtests.bench.loadgen import Load, LoadResult
 from loadtests.bench.processes import MIB, RssWatch, rss_bytes
 from loadtests.bench.requests import Target, post
-from loadtests.bench.rows.memory import worker_pids
 from loadtests.bench.samples import Paired, in_turn
 from loadtests.bench.stage import Stage, progress
 from loadtests.bench.table import Row
@@ -22,7 +21,7 @@ def bodies(stage: Stage) -> list[Row]:
     gateway = stage.gateway()
     ours, control = gateway.deploy("echo"), stage.control.bytes
     _echo(stage, ours, b"small", seconds=0.2)
-    pids = [gateway.pid, *worker_pids(gateway, "echo")]
+    pids = [gateway.pid, *gateway.worker_pids("echo")]
     rows = []
     for size in SIZES_MIB:
         progress(f"bodies of {size} MiB")

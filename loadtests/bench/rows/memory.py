@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import psutil
-
 from loadtests.bench.burst import Burst
 from loadtests.bench.gateway_process import GatewayBroke, GatewayProcess, wait_for
 from loadtests.bench.processes import MIB, family, pss_by_role
@@ -85,11 +83,3 @@ def idle_row(by_role: Mapping[str, int]) -> Row:
         note=", ".join(f"{role} {size / MIB:.0f} MiB" for role, size in parts),
         values={"mib": total, **{f"{role.replace(' ', '_')}_mib": size / MIB for role, size in by_role.items()}},
     )
-
-
-def worker_pids(gateway: GatewayProcess, folder: str) -> list[int]:
-    """The processes of a function's workers that live. Raises GatewayBroke when there are none."""
-    pids = [int(row["pid"]) for row in gateway.workers(folder) if psutil.pid_exists(int(row["pid"]))]
-    if not pids:
-        raise GatewayBroke(f"bench-{folder} has no worker")
-    return pids

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from loadtests.bench.gateway_process import GatewayProcess
 from loadtests.bench.loadgen import Load, LoadResult
+from loadtests.bench.processes import cpu_seconds
 from loadtests.bench.requests import PAYLOAD, Target, post_json
 from loadtests.bench.samples import Paired, in_turn
 from loadtests.bench.stage import Stage, progress
@@ -11,34 +17,78 @@ from loadtests.bench.table import Row
 HOT_RATIO_MIN = 0.60
 LATENCY_DIFFERENCE_MAX_US = 120.0
 METERING_COST_MAX = 0.05
+#: Fewer pairs are enough for the row that promises nothing.
+QUEUED_PAIRS = 2
 
 
-def _slice(stage: Stage, target: Target, connections: int) -> LoadResult:
+@dataclass(frozen=True)
+class Slice:
+    """One slice: what the callers saw, and processor time a call. Other load on a machine disturbs the latter least."""
+
+    result: LoadResult
+    server_cpu_us: float
+    workers_cpu_us: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        """Right answers a second."""
+        return self.result.per_second
+
+    @property
+    def median_us(self) -> float:
+        """Latency of the middle call."""
+        assert self.result.latencies is not None
+        return self.result.latencies.median_us
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something that answers the null call."""
+
+    target: Target
+    server: int
+    workers: tuple[int, ...] = ()
+
+    def measure(self, stage: Stage, connections: int) -> Slice:
+        """One slice of it. Raises what the load generator raises."""
+        request = post_json(self.target, PAYLOAD)
+        load = Load(self.target.address, request, connections, stage.params.slice_s, expected_json=PAYLOAD)
+        server_s, workers_s = cpu_seconds([self.server]), cpu_seconds(self.workers)
+        result = stage.generator.load(load)
+        return Slice(
+            result,
+            (cpu_seconds([self.server]) - server_s) / result.answered * 1e6,
+            (cpu_seconds(self.workers) - workers_s) / result.answered * 1e6,
+        )
+
+
+def _contestant(stage: Stage, gateway: GatewayProcess, folder: str, connections: int) -> Contestant:
+    """A function of the gateway, with as many workers running as these connections want."""
+    target = gateway.deploy(folder)
     request = post_json(target, PAYLOAD)
-    load = Load(target.address, request, connections, stage.params.slice_s, expected_json=PAYLOAD)
-    return stage.generator.load(load)
+    stage.generator.load(Load(target.address, request, connections, 0.3, 0.0, expected_json=PAYLOAD))
+    return Contestant(target, gateway.pid, tuple(gateway.worker_pids(folder)))
 
 
-def _beside_control(stage: Stage, connections: int) -> Paired[LoadResult]:
-    ours, control = stage.gateway().deploy("null"), stage.control.json
-    return in_turn(
-        lambda: _slice(stage, ours, connections),
-        lambda: _slice(stage, control, connections),
-        stage.params.pairs,
-    )
+def _beside_control(stage: Stage, folder: str, connections: int, pairs: int) -> Paired[Slice]:
+    ours = _contestant(stage, stage.gateway(), folder, connections)
+    control = Contestant(stage.control.json, stage.control.pid)
+    return in_turn(lambda: ours.measure(stage, connections), lambda: control.measure(stage, connections), pairs)
 
 
 def hot(stage: Stage) -> list[Row]:
     """Requests a second of the null call."""
     connections = stage.params.connections
     progress(f"hot null call, {connections} connections")
-    return [hot_row(_beside_control(stage, connections), connections)]
+    row = hot_row(_beside_control(stage, "null-async", connections, stage.params.pairs), connections)
+    queued = hot_row(_beside_control(stage, "null", connections, QUEUED_PAIRS), connections)
+    return [row, replace(queued, name="the same, workers of concurrency 1", bound="", met=None)]
 
 
-def hot_row(slices: Paired[LoadResult], connections: int) -> Row:
+def hot_row(slices: Paired[Slice], connections: int) -> Row:
     """The row of slices of the gateway and the control."""
-    ours, control = slices.medians(lambda result: result.per_second)
-    ratio = slices.ratio(lambda result: result.per_second)
+    ours, control = slices.medians(lambda part: part.per_second)
+    ratio = slices.ratio(lambda part: part.per_second)
     return Row(
         name=f"hot null call, {connections} connections",
         measured=f"{ours:,.0f} requests/s",
@@ -46,20 +96,36 @@ def hot_row(slices: Paired[LoadResult], connections: int) -> Row:
         ratio=f"{ratio:.0%}",
         bound=f">= {HOT_RATIO_MIN:.0%}",
         met=ratio >= HOT_RATIO_MIN,
-        values={"requests_per_s": ours, "control_requests_per_s": control, "ratio": ratio},
+        note=_cpu_note(slices),
+        values={"requests_per_s": ours, "control_requests_per_s": control, "ratio": ratio, **_cpu_values(slices.first)},
+    )
+
+
+def _cpu_values(parts: Sequence[Slice]) -> dict[str, float]:
+    return {
+        "server_cpu_us": median(part.server_cpu_us for part in parts),
+        "workers_cpu_us": median(part.workers_cpu_us for part in parts),
+    }
+
+
+def _cpu_note(slices: Paired[Slice]) -> str:
+    ours, control = _cpu_values(slices.first), _cpu_values(slices.second)
+    return (
+        f"processor time a call: gateway {ours['server_cpu_us']:.0f} us and workers {ours['workers_cpu_us']:.0f} us, "
+        f"control {control['server_cpu_us']:.0f} us"
     )
 
 
 def latency(stage: Stage) -> list[Row]:
     """The null call on one connection."""
     progress("null call, 1 connection")
-    return [latency_row(_beside_control(stage, 1))]
+    return [latency_row(_beside_control(stage, "null", 1, stage.params.pairs))]
 
 
-def latency_row(slices: Paired[LoadResult]) -> Row:
+def latency_row(slices: Paired[Slice]) -> Row:
     """The row of slices of the gateway and the control."""
-    ours, control = slices.medians(_median_us)
-    difference = slices.difference(_median_us)
+    ours, control = slices.medians(lambda part: part.median_us)
+    difference = slices.difference(lambda part: part.median_us)
     return Row(
         name="hot null call, 1 connection, median",
         measured=f"{ours:,.0f} us",
@@ -67,24 +133,21 @@ def latency_row(slices: Paired[LoadResult]) -> Row:
         ratio=f"{difference:+,.0f} us",
         bound=f"<= +{LATENCY_DIFFERENCE_MAX_US:.0f} us",
         met=difference <= LATENCY_DIFFERENCE_MAX_US,
+        note=_cpu_note(slices),
         values={"median_us": ours, "control_median_us": control, "difference_us": difference},
     )
-
-
-def _median_us(result: LoadResult) -> float:
-    assert result.latencies is not None
-    return result.latencies.median_us
 
 
 def metering(stage: Stage) -> list[Row]:
     """The null call with metering on and off, on two gateways that differ in nothing else."""
     connections = stage.params.connections
-    on, off = stage.gateway().deploy("null"), stage.gateway(metering=False).deploy("null")
     progress(f"metering on and off, {connections} connections")
     try:
+        on = _contestant(stage, stage.gateway(), "null-async", connections)
+        off = _contestant(stage, stage.gateway(metering=False), "null-async", connections)
         slices = in_turn(
-            lambda: _slice(stage, on, connections),
-            lambda: _slice(stage, off, connections),
+            lambda: on.measure(stage, connections),
+            lambda: off.measure(stage, connections),
             stage.params.metering_pairs,
         )
     finally:
@@ -92,10 +155,11 @@ def metering(stage: Stage) -> list[Row]:
     return [metering_row(slices, connections)]
 
 
-def metering_row(slices: Paired[LoadResult], connections: int) -> Row:
+def metering_row(slices: Paired[Slice], connections: int) -> Row:
     """The row of slices with metering on and with metering off."""
-    on, off = slices.medians(lambda result: result.per_second)
-    cost = 1.0 - slices.ratio(lambda result: result.per_second)
+    on, off = slices.medians(lambda part: part.per_second)
+    cost = 1.0 - slices.ratio(lambda part: part.per_second)
+    on_cpu, off_cpu = _cpu_values(slices.first)["server_cpu_us"], _cpu_values(slices.second)["server_cpu_us"]
     return Row(
         name=f"metering on, {connections} connections",
         measured=f"{on:,.0f} requests/s",
@@ -103,5 +167,6 @@ def metering_row(slices: Paired[LoadResult], connections: int) -> Row:
         ratio=f"costs {cost:.1%}",
         bound=f"<= {METERING_COST_MAX:.0%}",
         met=cost <= METERING_COST_MAX,
+        note=f"processor time of the gateway a call: {on_cpu:.0f} us with metering, {off_cpu:.0f} us without",
         values={"on_requests_per_s": on, "off_requests_per_s": off, "cost": cost},
     )
