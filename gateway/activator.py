@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.call import Call
+from gateway.deadlines import Deadlines
 from gateway.errors import (
     BadRequest,
     Forbidden,
@@ -27,7 +28,7 @@ from gateway.errors import (
 )
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
-from gateway.web.answers import date_header, error_body, error_headers, without_named
+from gateway.web.answers import date_line, error_body, error_headers, header_lines, names_of
 from gateway.web.exchange import HOP_BY_HOP, Exchange, Headers
 from gateway.web.forwarded import forwarded
 from warmpool.commands import Reject
@@ -100,6 +101,7 @@ class Activator:
         self._new_invocation = new_invocation
         self._observe = observe
         self._params = params
+        self.deadlines = Deadlines()
         self._calls: dict[str, Call] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -114,7 +116,8 @@ class Activator:
         try:
             self._admit(exchange)
         except SamovarError as error:
-            exchange.respond(error.status, [*error_headers(error), date_header(time.time())], error_body(error))
+            lines = header_lines(error_headers(error)) + date_line(time.time())
+            exchange.respond(error.status, lines, error_body(error))
 
     def _admit(self, exchange: Exchange) -> None:
         path = exchange.target
@@ -152,26 +155,23 @@ class Activator:
         """Who calls, and the headers that travel on: hop-by-hop ones and our token removed, Forwarded set."""
         kept: Headers = []
         authorization: bytes | None = None
-        named = host = b""
+        host = named = b""
         via: dict[bytes, bytes] = {}
-        for pair in exchange.headers:
-            name = pair[0].lower()
+        for name, pair in zip(exchange.names, exchange.headers, strict=True):
             if name in _INTERESTING:
                 value = pair[1]
-                if name in HOP_BY_HOP:
-                    if name == b"connection":
-                        named += b"," + value
-                    continue
-                if name == b"expect":
-                    continue
-                if name == b"authorization":
+                if name == b"host":
+                    host = value
+                elif name == b"authorization":
                     if _holds_our_token(value):
                         authorization = value
                         continue
-                elif name == b"host":
-                    host = value
-                else:
+                elif name in _FORWARDED:
                     via[name] = value
+                else:
+                    if name == b"connection":
+                        named += b"," + value
+                    continue
             kept.append(pair)
         principal: Principal | None = None
         if route is None or not route.public or authorization is not None:
@@ -181,7 +181,9 @@ class Activator:
                 if route is None or not route.public:
                     raise
         if named:
-            kept = without_named(kept, named)
+            unwanted = names_of(named)
+            if unwanted:
+                kept = [pair for pair in kept if pair[0].lower() not in unwanted]
         # Added to one that came, which tells of the hops before (RFC 7239 4).
         kept.append((b"forwarded", forwarded(exchange.peer, host, via)))
         return principal, kept

@@ -7,12 +7,10 @@ until the worker has ended it or was replaced.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections import deque
-from typing import Protocol
 
+from gateway.call_sides import Floor, Link
 from gateway.errors import (
     BadRequest,
     HandlerFailed,
@@ -24,47 +22,22 @@ from gateway.errors import (
 )
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
-from gateway.web.answers import answer_headers, date_header, error_body, error_headers
-from gateway.web.exchange import Exchange, Headers, UnreadableAnswer, has_no_body
+from gateway.web.answers import answer_lines, date_line, error_body, error_headers, header_lines
+from gateway.web.exchange import Exchange, UnreadableAnswer, has_no_body
+from gateway.worker_usage import NO_USAGE, Usage, usage_of
 from runtime import messages as wire
-
-log = logging.getLogger("gateway.call")
 
 #: Told to the caller who has gone before there was anything to tell (as nginx does).
 CLIENT_CLOSED_REQUEST = 499
 #: The worker is credited when so much of its answer was passed on: few frames, and it never runs dry.
 CREDIT_BATCH_BYTES = wire.WINDOW_BYTES // 4
-#: What a worker says of its usage is believed up to here.
-_USAGE_MAX = 2**53
+
+_OWN_LINES = (
+    b"server-timing: queue;dur=%.3f, start;dur=%.3f, init;dur=%.3f, run;dur=%.3f\r\n"
+    b"x-samovar-invocation: %b\r\n%bx-samovar-start: %b\r\n"
+)
 
 _monotonic = time.monotonic
-
-
-class Link(Protocol):
-    """What a call needs of the connection to its worker."""
-
-    def send_body(self, call: int, data: bytes, last: bool) -> None:
-        """Pass on more of the request."""
-
-    def send_credit(self, call: int, amount: int) -> None:
-        """Say that so much of the answer was passed on."""
-
-    def send_cancel(self, call: int, reason: str) -> None:
-        """Say that nobody waits for the answer any more."""
-
-    def abandon(self, call: int, reason: str, why: str) -> None:
-        """The call was answered without the worker: send Cancel (`reason`), give the worker a moment to end the
-        call, then have it killed; `why` is for the log."""
-
-
-class Floor(Protocol):
-    """What a call needs of the activator."""
-
-    def leave_queue(self, call: Call) -> None:
-        """The call does not wait for a worker any more."""
-
-    def conclude(self, call: Call, record: MeteringRecord) -> None:
-        """The call has its answer; keep its record."""
 
 
 class Call:
@@ -78,6 +51,7 @@ class Call:
         "_concluded",
         "_credit",
         "_credit_due",
+        "_due_at",
         "_exchange",
         "_floor",
         "_head_at",
@@ -92,8 +66,7 @@ class Call:
         "_queued_us",
         "_start_us",
         "_status",
-        "_timer",
-        "_timer_at",
+        "_tick",
         "arrived_at",
         "arrived_us",
         "client_gone",
@@ -123,8 +96,9 @@ class Call:
         self.number = 0
         self.client_gone = False
         self._link: Link | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        #: The tick at which the limits are looked at; -1: none.
+        self._tick = -1
+        self._due_at = 0.0
         self._head_at = 0.0
         self._last_piece_at = 0.0
         self._status = 0
@@ -160,16 +134,17 @@ class Call:
 
     def arm(self) -> None:
         """Have the clock run for the earliest limit. Called once the pool has had its say: most calls have a worker
-        by then, and need one timer only."""
+        by then, and need to be set down only once."""
         if self._concluded:
             return
         due = self._due()
-        if self._timer is not None:
-            if self._timer_at <= due:
-                return  # it fires before and looks again
-            self._timer.cancel()
-        self._timer_at = due
-        self._timer = asyncio.get_running_loop().call_later(max(0.001, due - _monotonic()), self._on_timer)
+        deadlines = self._floor.deadlines
+        if self._tick >= 0:
+            if self._due_at <= due:
+                return  # they are looked at before
+            deadlines.clear(self, self._tick)
+        self._due_at = due
+        self._tick = deadlines.set(self, due)
 
     def dispatched(self, link: Link, start_kind: str, start_us: int, init_us: int) -> wire.Request:
         """A worker has room: the frame that hands the call over. `start_us`, `init_us`: how much of the wait was
@@ -178,11 +153,12 @@ class Call:
         self._link = link
         self.dispatched_at = now
         self.start_kind = start_kind
-        waited_us = int((now - self.arrived_at) * 1e6)
-        self._init_us = min(init_us, waited_us)
-        self._start_us = min(start_us, waited_us - self._init_us)
-        self._queued_us = waited_us - self._start_us - self._init_us
-        if self._timer is not None:
+        self._queued_us = int((now - self.arrived_at) * 1e6)
+        if start_us or init_us:
+            self._init_us = min(init_us, self._queued_us)
+            self._start_us = min(start_us, self._queued_us - self._init_us)
+            self._queued_us -= self._start_us + self._init_us
+        if self._tick >= 0:
             self.arm()
         exchange, route = self._exchange, self.route
         body, last = self._take_first() if self._pending else (b"", self._pending_last)
@@ -278,7 +254,7 @@ class Call:
         self.client_gone = True
         if self._link is None:
             self._floor.leave_queue(self)
-            self._conclude(CLIENT_CLOSED_REQUEST, "caller", ())
+            self._conclude(CLIENT_CLOSED_REQUEST, "caller", NO_USAGE)
         else:
             self._link.send_cancel(self.number, "client_gone")
             self._passed_on()  # a worker that waits for credit must hear of the end
@@ -309,21 +285,21 @@ class Call:
                 raise UnreadableAnswer("a second head")
             if not 200 <= status <= 999:
                 raise UnreadableAnswer(f"status {status} is not one of an answer")
-            stats = message.stats if message.last else ()
-            headers, length = answer_headers(message.headers, self._own_headers(stats), time.time())
+            lines, length = answer_lines(message.headers, time.time())
             if message.last:
                 if length is not None and length != len(body) and self._has_body(status):
                     raise UnreadableAnswer(f"its content-length is {length}, its body has {len(body)} bytes")
+                usage = usage_of(message.stats)
                 self._bytes_out = len(body)
-                self._conclude(status, "none", stats)
-                self._exchange.respond(status, headers, body, length)
+                self._conclude(status, "none", usage)
+                self._exchange.respond(status, lines + self._own_lines(usage[0]), body, length)
                 return
         except UnreadableAnswer as error:
             self._fail_unreadable(error)
             return
         self._status = status
         self._head_at = self._last_piece_at = _monotonic()
-        self._exchange.start(status, headers, length)
+        self._exchange.start(status, lines + self._own_lines(self._run_us(self._head_at)), length)
         if self.route.timeouts.idle_s:
             self.arm()
         self._pass_on(body)
@@ -341,7 +317,7 @@ class Call:
             self._fail_unreadable(misfit)
         else:
             self._bytes_out += len(message.data)
-            self._conclude(self._status, "none", message.stats)
+            self._conclude(self._status, "none", usage_of(message.stats))
             self._exchange.write(message.data)
             self._exchange.finish()
 
@@ -378,22 +354,23 @@ class Call:
         """The handler ended the call without a proper answer."""
         if self._concluded:
             return
+        usage = usage_of(message.stats)
         if message.kind == "bad_request":
-            self._fail_with(BadRequest(message.message), message.stats)
+            self._fail_with(BadRequest(message.message), usage)
             return
         if message.kind == "cancelled" and self.client_gone:
-            self._conclude(CLIENT_CLOSED_REQUEST, "caller", message.stats)
+            self._conclude(CLIENT_CLOSED_REQUEST, "caller", usage)
             return
         detail: dict[str, object] = {"type": message.error_type}
         if self._owner:
             detail["traceback"] = message.traceback
-        self._fail_with(HandlerFailed(f"{message.error_type}: {message.message}", detail=detail), message.stats)
+        self._fail_with(HandlerFailed(f"{message.error_type}: {message.message}", detail=detail), usage)
 
     def on_worker_lost(self, error: SamovarError) -> None:
         """The worker is gone with the call."""
         self._link = None
         if not self._concluded:
-            self._fail_with(error, ())
+            self._fail_with(error, NO_USAGE)
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -404,27 +381,26 @@ class Call:
         link = self._link
         if link is None:
             self._floor.leave_queue(self)
-        self._fail_with(error, ())
+        self._fail_with(error, NO_USAGE)
         if link is not None:
             link.abandon(self.number, "client_gone", error.message)
 
-    def _fail_with(self, error: SamovarError, stats: list[int] | tuple[()]) -> None:
+    def _fail_with(self, error: SamovarError, usage: Usage) -> None:
         exchange = self._exchange
         if self.client_gone:
             told = CLIENT_CLOSED_REQUEST if error.fault == "caller" else error.status
-            self._conclude(told, error.fault, stats)
+            self._conclude(told, error.fault, usage)
         elif exchange.started:
             # The status is out already: the only honest sign left is a cut connection.
-            self._conclude(error.status, error.fault, stats)
+            self._conclude(error.status, error.fault, usage)
             exchange.abort()
         else:
             body = error_body(error)
-            headers = error_headers(error)
-            headers.append(date_header(time.time()))
-            headers += self._own_headers(stats)
+            lines = header_lines(error_headers(error)) + date_line(time.time())
+            lines += self._own_lines(usage[0] or self._run_us(_monotonic()))
             self._bytes_out = len(body)
-            self._conclude(error.status, error.fault, stats)
-            exchange.respond(error.status, headers, body)
+            self._conclude(error.status, error.fault, usage)
+            exchange.respond(error.status, lines, body)
 
     def _due(self) -> float:
         """When the earliest limit is over."""
@@ -438,9 +414,9 @@ class Call:
             return min(total_at, self._last_piece_at + timeouts.idle_s)
         return total_at
 
-    def _on_timer(self) -> None:
+    def on_deadline(self) -> None:
         """The earliest limit may be due; else wait for the next."""
-        self._timer = None
+        self._tick = -1
         now = _monotonic()
         if self._concluded:
             return
@@ -458,42 +434,39 @@ class Call:
 
     def _time_out(self, which: str) -> None:
         link = self._link
-        self._fail_with(TimedOut(f"the function exceeded its {which}"), ())
+        self._fail_with(TimedOut(f"the function exceeded its {which}"), NO_USAGE)
         if link is not None:
             link.abandon(self.number, "timeout", which)
 
-    def _own_headers(self, stats: list[int] | tuple[()]) -> Headers:
+    def _run_us(self, now: float) -> int:
+        """How long it has run, microseconds."""
+        return int((now - self.dispatched_at) * 1e6) if self.dispatched_at else 0
+
+    def _own_lines(self, run_us: int) -> bytes:
         """Server-Timing (milliseconds) and the X-Samovar headers."""
-        run_us = _usage(stats)[0]
-        if not stats and self.dispatched_at:
-            run_us = int((_monotonic() - self.dispatched_at) * 1e6)
-        timing = b"queue;dur=%.3f, start;dur=%.3f, init;dur=%.3f, run;dur=%.3f" % (
+        return _OWN_LINES % (
             self._queued_us / 1e3,
             self._start_us / 1e3,
             self._init_us / 1e3,
             run_us / 1e3,
+            self.invocation.encode(),
+            self.route.revision_line,
+            self.start_kind.encode() or b"none",
         )
-        return [
-            (b"server-timing", timing),
-            (b"x-samovar-invocation", self.invocation.encode()),
-            self.route.revision_header,
-            (b"x-samovar-start", self.start_kind.encode() or b"none"),
-        ]
 
-    def _conclude(self, status: int, fault: str, stats: list[int] | tuple[()]) -> None:
+    def _conclude(self, status: int, fault: str, usage: Usage) -> None:
         """The one place where a call's record is made."""
         if self._concluded:
             return
         self._concluded = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._tick >= 0:
+            self._floor.deadlines.clear(self, self._tick)
+            self._tick = -1
         now = _monotonic()
         if not self.dispatched_at:
             self._queued_us = int((now - self.arrived_at) * 1e6)
-        run_us = int((now - self.dispatched_at) * 1e6) if self.dispatched_at else 0
+        run_us = self._run_us(now)
         route = self.route
-        _, cpu_us, peak_bytes = _usage(stats)
         record = MeteringRecord(
             self.invocation,
             self.arrived_us,
@@ -509,8 +482,8 @@ class Call:
             run_us,
             route.slice_kind,
             -(-run_us // 1000),
-            cpu_us,
-            peak_bytes,
+            usage[1],
+            usage[2],
             self._bytes_in,
             self._bytes_out,
             status,
@@ -518,16 +491,9 @@ class Call:
             self.client_gone,
             route.price_version,
         )
-        self._pending.clear()
-        self._pending_bytes = 0
+        if self._pending:
+            self._pending.clear()
+            self._pending_bytes = 0
         if self._held_body:
             self._release_body()
         self._floor.conclude(self, record)
-
-
-def _usage(stats: list[int] | tuple[()]) -> tuple[int, int, int]:
-    """Run and CPU microseconds and peak bytes, as a worker tells them; zeros for what is no such thing."""
-    if len(stats) != 3:
-        return 0, 0, 0
-    run, cpu, peak = (n if type(n) is int and 0 <= n < _USAGE_MAX else 0 for n in stats)
-    return run, cpu, peak

@@ -21,7 +21,8 @@ class Route:
     public: bool
     timeouts: Timeouts
     max_body_bytes: int
-    revision_header: tuple[bytes, bytes]
+    #: The answer's header that names the revision, as a line.
+    revision_line: bytes
     account: str
     slice_kind: str
     price_version: int
@@ -44,7 +45,7 @@ def route_of(revision: Revision, account: str, price_version: int) -> Route:
         public=manifest.public,
         timeouts=manifest.timeouts,
         max_body_bytes=manifest.max_body_bytes,
-        revision_header=(b"x-samovar-revision", revision.key.encode()),
+        revision_line=b"x-samovar-revision: %b\r\n" % revision.key.encode(),
         account=account,
         slice_kind=slice_kind_of(manifest.resources),
         price_version=price_version,

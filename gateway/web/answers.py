@@ -48,73 +48,101 @@ def plain_error(status: int, message: str, now: float) -> bytes:
     """A whole answer for a request that could not be read, after which the connection closes. `now`: UTC seconds."""
     fields = {"code": "bad_request", "message": message, "fault": "caller"}
     body = orjson.dumps({"error": fields})
-    return b"%bdate: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (
+    return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (
         status_line(status),
-        date_header(now)[1],
+        date_line(now),
         len(body),
         body,
     )
 
 
-_date: tuple[int, tuple[bytes, bytes]] = (0, (b"date", b""))
+_date: tuple[int, bytes] = (0, b"")
 
 
-def date_header(now: float) -> tuple[bytes, bytes]:
-    """The Date header of this second (RFC 9110 6.6.1). `now`: UTC seconds."""
+def date_line(now: float) -> bytes:
+    """The Date header of this second (RFC 9110 6.6.1), as a line. `now`: UTC seconds."""
     global _date
-    second, header = _date
+    second, line = _date
     if second != int(now):
-        header = (b"date", formatdate(now, usegmt=True).encode())
-        _date = (int(now), header)
-    return header
+        line = b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
+        _date = (int(now), line)
+    return line
 
 
-def answer_headers(head: list[list[bytes]], added: Headers, now: float) -> tuple[Headers, int | None]:
-    """A function's headers as they go out (repeats and order kept, hop-by-hop ones dropped, `added` after them) and
-    the length that it announced, which is not among them. `now`: UTC seconds, for the Date of an answer without.
+def header_lines(headers: Headers) -> bytes:
+    """Headers of ours as lines."""
+    return b"".join([b"%b: %b\r\n" % pair for pair in headers])
+
+
+def answer_lines(head: list[list[bytes]], now: float) -> tuple[bytes, int | None]:
+    """A function's headers as they go out (repeats, order and case kept, hop-by-hop ones dropped), as lines, and the
+    length that it announced, which is not among them. `now`: UTC seconds, for the Date of an answer without.
 
     Raises UnreadableAnswer for what could split an answer or is no header at all.
     """
-    headers: Headers = []
+    lines: list[bytes] = []
     length: int | None = None
     dated = False
     named = b""
     for pair in head:
         try:
             name, value = pair
-            lower = name.lower()
-            if name.translate(None, _TOKEN_BYTES) or not name:
-                raise UnreadableAnswer(f"header name {name!r} is not a token")
+            kind = _kinds.get(name)
+            if kind is None:
+                kind = _kind(name)
             if b"\n" in value or b"\r" in value or b"\0" in value:
                 raise UnreadableAnswer(f"header {name!r} cannot be sent: its value holds a line end or NUL")
-            if lower in HOP_BY_HOP:
-                if lower == b"connection":
+            if kind:
+                if kind == _DROPPED:
+                    continue
+                if kind == _CONNECTION:
                     named += b"," + value
-                continue
-            if lower == b"content-length":
-                length = _length(value, length)
-                continue
-            if lower.startswith(_PLATFORM_PREFIX):
-                continue
-            if lower == b"date":
+                    continue
+                if kind == _LENGTH:
+                    length = _length(value, length)
+                    continue
                 dated = True
+            lines.append(b"%b: %b\r\n" % (name, value))
         except (TypeError, ValueError, AttributeError) as error:
             if isinstance(error, UnreadableAnswer):
                 raise
             raise UnreadableAnswer(f"header {pair!r:.200} is not a pair of bytes") from error
-        headers.append((name, value))
     if named:
-        headers = without_named(headers, named)
+        unwanted = names_of(named)
+        lines = [line for line in lines if line[: line.index(b":")].lower() not in unwanted]
     if not dated:
-        headers.append(date_header(now))
-    headers += added
-    return headers, length
+        lines.append(date_line(now))
+    return b"".join(lines), length
 
 
-def without_named(headers: Headers, connection: bytes) -> Headers:
-    """Drop the headers that a Connection header names (RFC 9110 7.6.1)."""
-    named = {part.strip().lower() for part in connection.split(b",")} - {b"close", b"keep-alive", b""}
-    return [pair for pair in headers if pair[0].lower() not in named] if named else headers
+#: What is done with a header of a function's answer, by its name as it came. Cleared when full.
+_kinds: dict[bytes, int] = {}
+_KINDS_MAX = 1024
+_SENT, _DROPPED, _CONNECTION, _LENGTH, _DATE = range(5)
+#: A name longer than this is not worth remembering.
+_REMEMBERED_BYTES_MAX = 64
+
+
+def _kind(name: bytes) -> int:
+    lower = name.lower()
+    if not name or name.translate(None, _TOKEN_BYTES):
+        raise UnreadableAnswer(f"header name {name!r:.200} is not a token")
+    if lower == b"connection":
+        kind = _CONNECTION
+    elif lower in HOP_BY_HOP or lower.startswith(_PLATFORM_PREFIX):
+        kind = _DROPPED
+    else:
+        kind = {b"content-length": _LENGTH, b"date": _DATE}.get(lower, _SENT)
+    if len(_kinds) >= _KINDS_MAX:
+        _kinds.clear()
+    if len(name) <= _REMEMBERED_BYTES_MAX:
+        _kinds[name] = kind
+    return kind
+
+
+def names_of(connection: bytes) -> set[bytes]:
+    """The headers that a Connection header names, lower case (RFC 9110 7.6.1)."""
+    return {part.strip().lower() for part in connection.split(b",")} - {b"close", b"keep-alive", b""}
 
 
 def _length(value: bytes, before: int | None) -> int:

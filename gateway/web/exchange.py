@@ -99,6 +99,7 @@ class Exchange:
         "headers",
         "http10",
         "method",
+        "names",
         "peer",
         "started",
         "target",
@@ -117,6 +118,8 @@ class Exchange:
         self.target = b""
         #: As they came: order, repeats and case kept.
         self.headers: Headers = []
+        #: Their names in lower case, in the same order.
+        self.names: list[bytes] = []
         self.http10 = False
         self.peer = peer
         #: Body bytes that arrived before there was a sink.
@@ -158,8 +161,9 @@ class Exchange:
         """The client is gone, from the front."""
         if not self.done:
             self.done = True
-            if self._sink is not None:
-                self._sink.on_gone()
+            sink, self._sink = self._sink, None
+            if sink is not None:
+                sink.on_gone()
 
     def drained(self) -> None:
         """The write buffer has room again, from the front."""
@@ -179,44 +183,35 @@ class Exchange:
 
     # -- the answer --------------------------------------------------------------------------------------
 
-    def respond(self, status: int, headers: Headers, body: bytes, length: int | None = None) -> None:
+    def respond(self, status: int, lines: bytes, body: bytes, length: int | None = None) -> None:
         """The whole answer at once. Ignored when the exchange is done (the client went away).
 
-        `headers` do not hold `content-length`. `length`: what the handler announced; of use only in an answer to HEAD
-        and in 304, which may state a length that they do not send.
+        `lines`: the headers, each with its line end, without `content-length`. `length`: what the handler announced;
+        of use only in an answer to HEAD and in 304, which may state a length that they do not send.
         """
         if self.done:
             return
         self.started = True
-        lines = [status_line(status)]
-        for name, value in headers:
-            lines += (name, b": ", value, b"\r\n")
-        if status == 304 or self.method == "HEAD":
+        if self.method == "HEAD" or status == 304:
             if length is None and body and status != 304:
                 length = len(body)
             body = b""
-        elif has_no_body(status):
-            length, body = None, b""
         else:
             length = len(body)
-        if length is not None and status != 204:
-            lines.append(b"content-length: %d\r\n" % length)
-        self._connection_header(lines)
-        lines += (b"\r\n", body)
-        self._connection.send(b"".join(lines))
+        if status == 204:
+            length, body = None, b""
+        head = b"" if length is None else b"content-length: %d\r\n" % length
+        if not self.body_complete or self.close_after or self.http10:
+            head += self._connection_line()
+        self._connection.send(b"%b%b%b\r\n%b" % (status_line(status), lines, head, body))
         self._finished()
 
-    def start(self, status: int, headers: Headers, length: int | None = None) -> None:
-        """Head of a streamed answer: `length` if the handler announced one, else chunked. `headers` do not hold
-        `content-length`."""
+    def start(self, status: int, lines: bytes, length: int | None = None) -> None:
+        """Head of a streamed answer: `length` if the handler announced one, else chunked. `lines` as in `respond`."""
         if self.done:
             return
         self.started = True
-        lines = [status_line(status)]
-        for name, value in headers:
-            lines += (name, b": ", value, b"\r\n")
-        if length is not None and status != 204:
-            lines.append(b"content-length: %d\r\n" % length)
+        head = b"" if length is None or status == 204 else b"content-length: %d\r\n" % length
         if self.method == "HEAD" or has_no_body(status):
             self._mute = True
         elif length is not None:
@@ -225,10 +220,9 @@ class Exchange:
             self.close_after = True
         else:
             self._chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
-        self._connection_header(lines)
-        lines.append(b"\r\n")
-        self._connection.send(b"".join(lines))
+            head = b"transfer-encoding: chunked\r\n"
+        head += self._connection_line()
+        self._connection.send(b"%b%b%b\r\n" % (status_line(status), lines, head))
 
     def misfit(self, size: int, last: bool) -> str:
         """Why `size` more bytes (`last`: and no more) do not fit what was announced; empty when they do."""
@@ -259,17 +253,18 @@ class Exchange:
         """Cut the connection: the answer cannot be completed."""
         if not self.done:
             self.done = True
+            self._sink = None
             self._connection.abort()
 
     def _finished(self) -> None:
         self.done = True
+        self._sink = None
         self._connection.exchange_done(self)
 
-    def _connection_header(self, lines: list[bytes]) -> None:
+    def _connection_line(self) -> bytes:
         if not self.body_complete:
             # The rest of the request would stand before the next one: this connection ends here.
             self.close_after = True
         if self.close_after:
-            lines.append(b"connection: close\r\n")
-        elif self.http10:
-            lines.append(b"connection: keep-alive\r\n")
+            return b"connection: close\r\n"
+        return b"connection: keep-alive\r\n" if self.http10 else b""

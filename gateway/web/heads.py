@@ -48,35 +48,30 @@ def origin_form(target: bytes) -> tuple[bytes, bytes]:
     return slash + path, authority
 
 
-def check_head(exchange: Exchange, version: str, bytes_max: int) -> None:
-    """Read out of a whole head what its connection must know; fields of `exchange` are set. Raises BadHead."""
-    if version == "1.0":
+def check_head(exchange: Exchange, version: str, bytes_max: int, small: bool) -> None:
+    """Read out of a whole head what its connection must know; fields of `exchange` are set. `small`: it is known to
+    keep within `bytes_max`. Raises BadHead."""
+    if version != "1.1":
+        if version != "1.0":
+            raise BadHead(505, f"HTTP/{version} is not spoken here; HTTP/1.1 is")
         exchange.http10 = True
-    elif version != "1.1":
-        raise BadHead(505, f"HTTP/{version} is not spoken here; HTTP/1.1 is")
     if exchange.method == "CONNECT":
         raise BadHead(501, "CONNECT is not offered")
     headers = exchange.headers
-    size = len(exchange.target) + 4 * len(headers)
-    hosts = 0
-    for name, value in headers:
-        length = len(name)
-        size += length + len(value)
-        if length == 4:
-            if name.lower() == b"host":
-                hosts += 1
-        elif length == 14:
-            if name.lower() == b"content-length":
-                exchange.content_length = int(value)
-        elif length == 6:
-            if name.lower() == b"expect" and value.lower() == b"100-continue":
-                exchange.expect_continue = not exchange.http10
-        elif length == 17 and name.lower() == b"transfer-encoding":
-            _check_transfer_encoding(exchange, value)
-    if size > bytes_max:
-        raise BadHead(431, f"request line and headers have {size} bytes; the limit is {bytes_max}")
+    if not small:
+        size = len(exchange.target) + sum(len(name) + len(value) + 4 for name, value in headers)
+        if size > bytes_max:
+            raise BadHead(431, f"request line and headers have {size} bytes; the limit is {bytes_max}")
+    exchange.names = names = [pair[0].lower() for pair in headers]
+    hosts = names.count(b"host")
     if hosts != 1 and (hosts or not exchange.http10):
         raise BadHead(400, "a request has exactly one Host header")
+    if b"content-length" in names:
+        exchange.content_length = int(headers[names.index(b"content-length")][1])
+    elif b"transfer-encoding" in names:
+        _check_transfer_encoding(exchange, headers[names.index(b"transfer-encoding")][1])
+    if b"expect" in names and not exchange.http10:
+        exchange.expect_continue = headers[names.index(b"expect")][1].lower() == b"100-continue"
     if not exchange.target.startswith(b"/"):
         _to_origin_form(exchange)
 

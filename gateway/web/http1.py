@@ -19,7 +19,7 @@ from typing import cast
 import httptools
 
 from gateway.web.answers import plain_error
-from gateway.web.exchange import Exchange
+from gateway.web.exchange import Exchange, Headers
 from gateway.web.heads import BadHead, check_head, whose
 
 log = logging.getLogger("gateway.front")
@@ -102,7 +102,12 @@ class ClientConnection(asyncio.Protocol):
         self._incoming: Exchange | None = None
         #: Bytes of the head, or since the last piece of the body; -1: begun among other bytes, not counted yet.
         self._unfinished_bytes = 0
+        self._counted = True
         self._head_done = False
+        #: The head that is being parsed is within its bound whatever is in it.
+        self._small = True
+        #: Headers of that head; then trailers, which nobody gets.
+        self._headers: Headers = []
         #: Pieces of the body of `_incoming` found in the bytes that are being parsed.
         self._pieces: list[bytes] = []
         #: The first exchange was given to the activator.
@@ -207,6 +212,7 @@ class ClientConnection(asyncio.Protocol):
                 data = self._held + data
             if not self._is_ours(data):
                 return
+        self._small = self._counted and self._unfinished_bytes + len(data) <= self._front.params.head_bytes_max
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -228,7 +234,8 @@ class ClientConnection(asyncio.Protocol):
             self._unfinished_bytes = 0
             return
         if self._unfinished_bytes < 0:
-            self._unfinished_bytes = 0 if self._exchanges else received
+            self._counted = not self._exchanges
+            self._unfinished_bytes = received if self._counted else 0
         else:
             self._unfinished_bytes += received
         if self._unfinished_bytes > self._front.params.head_bytes_max:
@@ -275,8 +282,10 @@ class ClientConnection(asyncio.Protocol):
         if len(self._exchanges) > self._front.params.pipelined_max:
             raise _Enough
         self._incoming = Exchange(self, self._peer)
+        self._headers.clear()
         self._head_done = False
         self._unfinished_bytes = -1
+        self._counted = True
         if not self._exchanges:
             self._wait(self._front.params.head_timeout_s)
 
@@ -287,22 +296,20 @@ class ClientConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; those after a chunked body are dropped."""
-        if self._head_done:
-            return
-        assert self._incoming is not None
-        headers = self._incoming.headers
-        headers.append((name, value))
-        if len(headers) > self._front.params.headers_max:
-            raise BadHead(431, f"more than {self._front.params.headers_max} headers")
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
         exchange = self._incoming
         assert exchange is not None
         parser = self._parser
+        front = self._front
+        exchange.headers, self._headers = self._headers, []
         exchange.method = parser.get_method().decode("ascii")
-        check_head(exchange, parser.get_http_version(), self._front.params.head_bytes_max)
-        exchange.close_after = not parser.should_keep_alive() or self._front.draining
+        if len(exchange.headers) > front.params.headers_max:
+            raise BadHead(431, f"more than {front.params.headers_max} headers")
+        check_head(exchange, parser.get_http_version(), front.params.head_bytes_max, self._small)
+        exchange.close_after = front.draining or not parser.should_keep_alive()
         self._head_done = True
         self._unfinished_bytes = 0
         self.expires_at = _NEVER

@@ -71,7 +71,7 @@ def route(name: str, **more: Any) -> Route:
         "public": False,
         "timeouts": Timeouts(),
         "max_body_bytes": 10,
-        "revision_header": (b"x-samovar-revision", f"lab/{name}@1".encode()),
+        "revision_line": f"x-samovar-revision: lab/{name}@1\r\n".encode(),
         "account": "acc",
         "slice_kind": "cpu",
         "price_version": 1,
@@ -131,6 +131,7 @@ class House:
         for name, value in headers:
             if name == b"Content-Length":
                 exchange.content_length = int(value)
+        exchange.names = [name.lower() for name, _ in exchange.headers]
         exchange.body, exchange.body_complete = body, True
         self.activator.begin(exchange)
         return exchange

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.call import CREDIT_BATCH_BYTES, Call
 from gateway.catalog import Timeouts
+from gateway.deadlines import Deadlines
 from gateway.errors import Unavailable, WorkerBroke, WorkerUnreachable
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
@@ -96,13 +97,14 @@ class House:
             public=False,
             timeouts=limits,
             max_body_bytes=more.pop("max_body_bytes", 100 * WINDOW_BYTES),
-            revision_header=(b"x-samovar-revision", b"lab/f@3"),
+            revision_line=b"x-samovar-revision: lab/f@3\r\n",
             account="acc",
             slice_kind="cpu",
             price_version=1,
         )
         assert not more
         self.link = Link()
+        self.deadlines = Deadlines()
         self.call = Call(self, self.exchange, route, "call-1", "token-1", owner)
         self.call.admit()
 
@@ -684,7 +686,7 @@ async def test_nothing_keeps_running_after_the_end() -> None:
     house.dispatch()
     house.call.on_response(response())
     house.call.arm()
-    assert house.call._timer is None
+    assert house.call._tick < 0
     assert house.record.status == 200
 
 
@@ -740,6 +742,6 @@ def test_whatever_happens_there_is_one_answer_and_one_record(actions: list[str],
         assert exchange.done
         assert house.client.finished + house.client.aborted + house.records[0].client_gone == 1
         assert not house.client.held
-        assert call._timer is None
+        assert call._tick < 0
 
     asyncio.run(run())

@@ -255,7 +255,7 @@ class House:
             public=True,
             timeouts=self.timeouts,
             max_body_bytes=self.max_body_bytes,
-            revision_header=(b"x-samovar-revision", b"lab/f@1"),
+            revision_line=b"x-samovar-revision: lab/f@1\r\n",
             account="",
             slice_kind="cpu",
             price_version=1,

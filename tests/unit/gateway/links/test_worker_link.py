@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import gateway.links.worker as worker_links
 from gateway.call import Call
 from gateway.catalog import Timeouts
+from gateway.deadlines import Deadlines
 from gateway.errors import Unavailable, WorkerBroke
 from gateway.links.worker import WorkerLink, fail_calls
 from gateway.metering.record import MeteringRecord
@@ -29,7 +30,7 @@ ROUTE = Route(
     public=False,
     timeouts=Timeouts(),
     max_body_bytes=10_000_000,
-    revision_header=(b"x-samovar-revision", b"lab/f@1"),
+    revision_line=b"x-samovar-revision: lab/f@1\r\n",
     account="",
     slice_kind="cpu",
     price_version=1,
@@ -69,6 +70,7 @@ class Worker:
         self.replaced: list[str] = []
         self.replacing = asyncio.Event()
         self.news: list[Any] = []
+        self.deadlines = Deadlines()
         self.link = WorkerLink("w-1", self, self)  # type: ignore[arg-type]
 
     # the connection

@@ -70,7 +70,7 @@ class Sink:
 
     def on_broken(self, why: str) -> None:
         self.broken = why
-        self.exchange.respond(400, [], b"broken")
+        self.exchange.respond(400, b"", b"broken")
 
     def on_gone(self) -> None:
         self.gone = True

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest, HandlerFailed, NoCapacity, TooLarge, Unauthorized
-from gateway.web.answers import answer_headers, date_header, error_body, error_headers, plain_error
+from gateway.web.answers import answer_lines, date_line, error_body, error_headers, header_lines, plain_error
 from gateway.web.exchange import UnreadableAnswer
 
 NOW = 784_111_777.5
-DATE = (b"date", b"Sun, 06 Nov 1994 08:49:37 GMT")
+DATE = b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
 
 
 def test_an_error_says_code_message_and_fault() -> None:
@@ -49,30 +49,38 @@ def test_a_refusal_is_a_whole_answer_that_closes() -> None:
     assert json.loads(body)["error"]["message"] == "too\r\nmuch"
 
 
-def test_order_repeats_and_case_of_headers_are_kept_and_ours_come_after() -> None:
+def test_order_repeats_and_case_of_headers_are_kept() -> None:
     head = [[b"Set-Cookie", b"a"], [b"x", b"1"], [b"Set-Cookie", b"b"]]
-    headers, length = answer_headers(head, [(b"server-timing", b"t")], NOW)
-    assert headers == [(b"Set-Cookie", b"a"), (b"x", b"1"), (b"Set-Cookie", b"b"), DATE, (b"server-timing", b"t")]
-    assert length is None
+    assert answer_lines(head, NOW) == (b"Set-Cookie: a\r\nx: 1\r\nSet-Cookie: b\r\n" + DATE, None)
 
 
 def test_hop_by_hop_headers_and_those_that_connection_names_do_not_go_out() -> None:
     head = [[b"Connection", b"x-a, Close"], [b"X-A", b"1"], [b"Transfer-Encoding", b"chunked"], [b"X-B", b"2"]]
     head += [[b"connection", b"x-b"], [b"Keep-Alive", b"1"], [b"Upgrade", b"h2"], [b"Trailer", b"x"], [b"X-C", b"3"]]
-    assert answer_headers(head, [], NOW)[0] == [(b"X-C", b"3"), DATE]
+    assert answer_lines(head, NOW)[0] == b"X-C: 3\r\n" + DATE
 
 
 def test_a_function_does_not_speak_for_the_platform() -> None:
-    head = [[b"X-Samovar-Fault", b"platform"], [b"x-samovar-start", b"hot"]]
-    assert answer_headers(head, [], NOW)[0] == [DATE]
+    assert answer_lines([[b"X-Samovar-Fault", b"platform"], [b"x-samovar-start", b"hot"]], NOW)[0] == DATE
 
 
 def test_a_functions_own_date_stands() -> None:
-    assert answer_headers([[b"Date", b"then"]], [], NOW)[0] == [(b"Date", b"then")]
+    assert answer_lines([[b"Date", b"then"]], NOW)[0] == b"Date: then\r\n"
 
 
 def test_the_length_is_told_apart() -> None:
-    assert answer_headers([[b"Content-Length", b"12"], [b"content-length", b"12"]], [], NOW) == ([DATE], 12)
+    assert answer_lines([[b"Content-Length", b"12"], [b"content-length", b"12"]], NOW) == (DATE, 12)
+
+
+def test_no_number_of_names_makes_the_gateway_forget_what_they_mean() -> None:
+    for number in range(3000):
+        assert answer_lines([[b"x-%d" % number, b""], [b"te", b""]], NOW)[0] == b"x-%d: \r\n" % number + DATE
+    long = b"x" * 10_000
+    assert answer_lines([[long, b""]], NOW)[0] == long + b": \r\n" + DATE
+
+
+def test_our_own_headers_as_lines() -> None:
+    assert header_lines([(b"a", b"1"), (b"b", b"2")]) == b"a: 1\r\nb: 2\r\n"
 
 
 @pytest.mark.parametrize(
@@ -107,15 +115,15 @@ def test_the_length_is_told_apart() -> None:
 )
 def test_what_could_split_an_answer_or_is_no_header_is_unreadable(pair: Any) -> None:
     with pytest.raises(UnreadableAnswer):
-        answer_headers([[b"good", b"1"], pair], [], NOW)
+        answer_lines([[b"good", b"1"], pair], NOW)
 
 
 def test_two_lengths_are_unreadable() -> None:
     with pytest.raises(UnreadableAnswer, match="both"):
-        answer_headers([[b"content-length", b"1"], [b"content-length", b"2"]], [], NOW)
+        answer_lines([[b"content-length", b"1"], [b"content-length", b"2"]], NOW)
 
 
 def test_the_date_follows_the_clock() -> None:
-    assert date_header(NOW) == DATE
-    assert date_header(NOW + 0.4) is date_header(NOW)
-    assert date_header(NOW + 1)[1].startswith(b"Sun, 06 Nov 1994 08:49:38")
+    assert date_line(NOW) == DATE
+    assert date_line(NOW + 0.4) is date_line(NOW)
+    assert date_line(NOW + 1).startswith(b"date: Sun, 06 Nov 1994 08:49:38")

@@ -43,7 +43,7 @@ def parts(sent: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 def test_a_whole_answer() -> None:
     made, connection = exchange()
-    made.respond(200, [(b"Set-Cookie", b"a"), (b"Set-Cookie", b"b")], b"body")
+    made.respond(200, b"Set-Cookie: a\r\nSet-Cookie: b\r\n", b"body")
     assert parts(connection.sent) == (
         b"HTTP/1.1 200 OK",
         [b"Set-Cookie: a", b"Set-Cookie: b", b"content-length: 4"],
@@ -58,12 +58,12 @@ def test_a_whole_answer() -> None:
 def test_statuses_without_a_body_have_none(status: int, streamed: bool) -> None:
     made, connection = exchange()
     if streamed:
-        made.start(status, [])
+        made.start(status, b"")
         assert made.write(b"dropped")
         assert not made.misfit(7, False)
         made.finish()
     else:
-        made.respond(status, [], b"dropped")
+        made.respond(status, b"", b"dropped")
     assert parts(connection.sent)[1:] == ([], b"")
     assert connection.done
 
@@ -73,9 +73,9 @@ def test_304_may_state_a_length_and_204_may_not(streamed: bool) -> None:
     for status, headers in ((304, [b"content-length: 9"]), (204, [])):
         made, connection = exchange()
         if streamed:
-            made.start(status, [], 9)
+            made.start(status, b"", 9)
         else:
-            made.respond(status, [], b"", 9)
+            made.respond(status, b"", b"", 9)
         assert parts(connection.sent)[1:] == (headers, b"")
 
 
@@ -85,14 +85,14 @@ def test_304_may_state_a_length_and_204_may_not(streamed: bool) -> None:
 )
 def test_an_answer_to_head_states_the_length_that_is_known(body: bytes, length, stated: list[bytes]) -> None:
     made, connection = exchange("HEAD")
-    made.respond(200, [], body, length)
+    made.respond(200, b"", body, length)
     assert parts(connection.sent)[1:] == (stated, b"")
 
 
 def test_a_streamed_answer_to_head_has_no_body() -> None:
     for length, stated in ((None, []), (9, [b"content-length: 9"])):
         made, connection = exchange("HEAD")
-        made.start(200, [], length)
+        made.start(200, b"", length)
         assert made.write(b"more than nine bytes")
         assert not made.misfit(100, False)
         assert not made.misfit(0, True)
@@ -103,7 +103,7 @@ def test_a_streamed_answer_to_head_has_no_body() -> None:
 
 def test_a_stream_of_unknown_length_is_chunked() -> None:
     made, connection = exchange()
-    made.start(200, [])
+    made.start(200, b"")
     assert made.write(b"hello")
     assert made.write(b"")
     assert made.write(b"x" * 16)
@@ -117,7 +117,7 @@ def test_a_stream_of_unknown_length_is_chunked() -> None:
 
 def test_a_stream_of_unknown_length_to_an_http10_client_ends_with_the_connection() -> None:
     made, connection = exchange(http10=True)
-    made.start(200, [])
+    made.start(200, b"")
     made.write(b"hello")
     made.finish()
     assert parts(connection.sent)[1:] == ([b"connection: close"], b"hello")
@@ -126,7 +126,7 @@ def test_a_stream_of_unknown_length_to_an_http10_client_ends_with_the_connection
 
 def test_a_stream_of_known_length_is_as_long_as_announced() -> None:
     made, connection = exchange()
-    made.start(200, [], 9)
+    made.start(200, b"", 9)
     assert not made.misfit(5, False)
     made.write(b"hello")
     assert "longer" in made.misfit(5, False)
@@ -141,14 +141,14 @@ def test_a_stream_of_known_length_is_as_long_as_announced() -> None:
 
 def test_an_answer_before_the_body_is_read_ends_the_connection() -> None:
     made, connection = exchange("POST", complete=False)
-    made.respond(413, [], b"")
+    made.respond(413, b"", b"")
     assert b"connection: close" in connection.sent
     assert made.close_after
 
 
 def test_a_full_buffer_is_said() -> None:
     made, connection = exchange()
-    made.start(200, [])
+    made.start(200, b"")
     connection.writable = False
     assert not made.write(b"hello")
 
@@ -156,8 +156,8 @@ def test_a_full_buffer_is_said() -> None:
 def test_nothing_is_said_after_the_end() -> None:
     made, connection = exchange()
     made.gone()
-    made.respond(200, [], b"")
-    made.start(200, [])
+    made.respond(200, b"", b"")
+    made.start(200, b"")
     assert made.write(b"x")
     made.finish()
     made.abort()

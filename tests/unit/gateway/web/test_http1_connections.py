@@ -10,7 +10,7 @@ API = b"GET /healthz HTTP/1.1\r\nHost: lab\r\n\r\n"
 
 
 def ok(sink) -> None:
-    sink.exchange.respond(200, [], b"ok")
+    sink.exchange.respond(200, b"", b"ok")
 
 
 def test_a_connection_serves_one_call_after_the_other(client) -> None:
@@ -81,7 +81,7 @@ async def test_nothing_more_is_read_from_a_client_that_does_not_read_its_answers
 def test_a_full_buffer_is_told_to_whoever_writes_and_its_end_too(client) -> None:
     made = client()
     made.send(HEAD)
-    made.first.start(200, [])
+    made.first.start(200, b"")
     assert made.first.write(b"x")
     made.connection.pause_writing()
     assert not made.first.write(b"x")
@@ -213,7 +213,7 @@ def test_at_a_shutdown_idle_connections_end_and_busy_ones_after_their_answer(cli
 def test_a_cut_answer_cuts_the_connection(client) -> None:
     made = client()
     made.send(HEAD + HEAD)
-    made.first.start(200, [])
+    made.first.start(200, b"")
     made.first.abort()
     assert made.transport.aborted
     made.connection.connection_lost(None)
