@@ -6,16 +6,18 @@ the batch began. The unique key of the table is a safety net below it (a journal
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import asyncpg
 
 from gateway.database.database import Connection, Database, rows_touched
 from gateway.database.statements import load_statements
 from gateway.metering.record import ARRIVED, COLUMNS, arrived_us
+from gateway.metering.segments import Entries
 
 log = logging.getLogger("gateway.metering")
 
@@ -30,30 +32,22 @@ MONTHS_AHEAD = 2
 _LAST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
+#: Reads the entries from a position on, a small piece of them.
+Read = Callable[[int], Entries]
+
+
 class PositionMoved(Exception):
     """The journal's position in the database is not where the batch begins: read it again."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Rows ready for COPY, and the piece of a journal that they are."""
+class Stored(NamedTuple):
+    """A batch that was committed: up to which position, its records, how many of them were new, and how the journal
+    goes on there (see `Entries.end`)."""
 
-    journal: str
-    #: Positions before and after.
-    start: int
-    stop: int
-    #: Records as bytes, which are rows of COPY.
-    rows: list[bytes]
-
-    def months(self) -> set[tuple[int, int]]:
-        """(year, month) of the arrivals, UTC."""
-        found: set[tuple[int, int]] = set()
-        first, after = b"", b""
-        for row in self.rows:
-            if not first <= row[ARRIVED] < after:
-                month, first, after = _month_around(row)
-                found.add(month)
-        return found
+    position: int
+    records: int
+    new: int
+    end: str
 
 
 class Ingest:
@@ -75,27 +69,35 @@ class Ingest:
         """The journal's file is gone, and so its position may. Raises Unavailable."""
         await self._database.execute(_SQL["forget_journal"], journal)
 
-    async def store(self, batch: Batch, now: float) -> int:
-        """Bring a batch in; gives the number of new rows. Raises Unavailable, PositionMoved."""
-        await self._ensure_months(batch.months(), now)
-        data = b"".join((_COPY_HEAD, *batch.rows, _COPY_END))
+    async def store(self, journal: str, position: int, read: Read, records_max: int, now: float) -> Stored:
+        """Bring in a batch that begins at `position`. Raises Unavailable, PositionMoved, OSError from reading.
+
+        The pieces go to the server as they are read, so reading and storing overlap and little is held in memory.
+        """
+        first = read(position)
+        await self._ensure_months(months_of(first.payloads), now)
         try:
+            stream = _Stream(first, read, records_max, lambda months: self._known(months, now))
             async with self._database.transaction() as connection:
-                await _advance(connection, batch)
-                if batch.rows:
-                    await _copy(connection, "metering", data)
-                await self._before_commit()
-            return len(batch.rows)
+                await _lock(connection, journal, position)
+                await _copy(connection, "metering", stream)
+                await self._finish(connection, journal, stream)
+            return Stored(stream.position, stream.records, stream.records, stream.end)
         except asyncpg.UniqueViolationError:
-            log.warning("a batch of %d metering records holds some that are stored already", len(batch.rows))
+            log.warning("a batch of metering records holds some that are stored already")
+        stream = _Stream(first, read, records_max, lambda months: self._known(months, now))
         async with self._database.transaction() as connection:
-            await _advance(connection, batch)
+            await _lock(connection, journal, position)
             await connection.execute(_SQL["make_staging"])
-            await _copy(connection, "metering_staging", data)
-            stored = rows_touched(await connection.execute(_SQL["insert_staged"]))
-            await self._before_commit()
-        self.duplicates += len(batch.rows) - stored
-        return stored
+            await _copy(connection, "metering_staging", stream)
+            new = rows_touched(await connection.execute(_SQL["insert_staged"]))
+            await self._finish(connection, journal, stream)
+        self.duplicates += stream.records - new
+        return Stored(stream.position, stream.records, new, stream.end)
+
+    async def _finish(self, connection: Connection, journal: str, stream: _Stream) -> None:
+        await connection.execute(_SQL["move_watermark"], journal, stream.position)
+        await self._before_commit()
 
     async def prepare_months(self, now: float) -> None:
         """Make the partitions of this month and the next ones. Raises Unavailable."""
@@ -112,22 +114,64 @@ class Ingest:
                 log.warning("no partition of its own for the metering records of %04d-%02d", *month)
             self._months.add(month)
 
+    def _known(self, months: set[tuple[int, int]], now: float) -> bool:
+        return all(month in self._months or not _near(month, now) for month in months)
+
     async def _before_commit(self) -> None:
         """The moment between COPY and COMMIT; tests break in here."""
 
 
-async def _advance(connection: Connection, batch: Batch) -> None:
-    tag = await connection.execute(_SQL["advance_watermark"], batch.journal, batch.start, batch.stop)
-    if rows_touched(tag) != 1:
-        raise PositionMoved(batch.journal)
+class _Stream:
+    """The bytes of one COPY, piece by piece; afterwards, how far it came."""
+
+    def __init__(
+        self, first: Entries, read: Read, records_max: int, known: Callable[[set[tuple[int, int]]], bool]
+    ) -> None:
+        self._piece = first
+        self._read = read
+        self._records_max = records_max
+        self._known = known
+        self.position = first.position
+        self.end = first.end
+        self.records = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield _COPY_HEAD
+        piece = self._piece
+        while piece.payloads:
+            self.records += len(piece.payloads)
+            self.position, self.end = piece.position, piece.end
+            yield b"".join(piece.payloads)
+            if piece.end != "more" or self.records >= self._records_max:
+                break
+            # Calls are served on this loop too.
+            await asyncio.sleep(0)
+            piece = self._read(self.position)
+            if not self._known(months_of(piece.payloads)):
+                # A new month begins: a batch of its own, after its partition is made.
+                break
+            self.end = piece.end
+        yield _COPY_END
 
 
-async def _copy(connection: Connection, table: str, data: bytes) -> None:
-    await connection.copy_to_table(table, source=_once(data), columns=COLUMNS, format="binary")
+async def _lock(connection: Connection, journal: str, position: int) -> None:
+    if await connection.fetchval(_SQL["lock_watermark"], journal) != position:
+        raise PositionMoved(f"journal {journal} is not at {position} any more")
 
 
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
+async def _copy(connection: Connection, table: str, stream: _Stream) -> None:
+    await connection.copy_to_table(table, source=stream, columns=COLUMNS, format="binary")
+
+
+def months_of(rows: list[bytes]) -> set[tuple[int, int]]:
+    """(year, month) of the arrivals in rows, UTC."""
+    found: set[tuple[int, int]] = set()
+    first, after = b"", b""
+    for row in rows:
+        if not first <= row[ARRIVED] < after:
+            month, first, after = _month_around(row)
+            found.add(month)
+    return found
 
 
 def coming_months(now: float) -> list[tuple[int, int]]:

@@ -72,6 +72,8 @@ _ARRIVED_MAX_US = 253_370_764_800_000_000
 #: Texts hardly differ from call to call of a function: their bytes by their values. Cleared when full.
 _texts: dict[tuple[str, ...], bytes] = {}
 _TEXTS_MAX = 4096
+#: Longer texts are cut; names are far shorter.
+TEXT_MAX_CHARS = 256
 
 
 def encode(record: MeteringRecord) -> bytes:
@@ -136,7 +138,7 @@ def _remember(key: tuple[str, ...]) -> bytes:
     if len(_texts) >= _TEXTS_MAX:
         _texts.clear()
     # PostgreSQL's text holds no NUL.
-    values = [text.replace("\0", "").encode("utf-8", "replace") for text in key]
+    values = [text[:TEXT_MAX_CHARS].replace("\0", "").encode("utf-8", "replace") for text in key]
     texts = _texts[key] = b"".join(_LENGTH.pack(len(value)) + value for value in values)
     return texts
 

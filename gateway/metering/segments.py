@@ -19,7 +19,7 @@ SUFFIX = ".journal"
 DAMAGED_SUFFIX = ".damaged"
 FIRST_POSITION = len(MAGIC)
 #: No record comes near it; a greater length is damage.
-ENTRY_MAX_BYTES = 64 * 1024
+ENTRY_MAX_BYTES = 16 * 1024
 
 _HEAD = struct.Struct(">II")
 HEAD_BYTES = _HEAD.size
@@ -100,5 +100,7 @@ def read_entries(path: Path, position: int, size: int, bytes_max: int, records_m
         data = os.pread(file.fileno(), wanted, position)
     entries = parse(data, position, records_max)
     if entries.end in {"torn", "whole"} and position + len(data) < size and len(data) == wanted:
+        if not entries.payloads and bytes_max < HEAD_BYTES + ENTRY_MAX_BYTES:
+            return read_entries(path, position, size, HEAD_BYTES + ENTRY_MAX_BYTES, records_max)
         return entries._replace(end="more")
     return entries

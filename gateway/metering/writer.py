@@ -1,4 +1,4 @@
-"""Brings the journal into PostgreSQL: batch after batch, the next one made ready while the server stores the last.
+"""Brings the journal into PostgreSQL, batch after batch.
 
 It follows the journal from the position that the database remembers, earlier processes' segments first, waits out
 any outage, and drops what has arrived.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from gateway.database.database import Database
 from gateway.errors import Unavailable
-from gateway.metering.ingest import Batch, Ingest, PositionMoved
+from gateway.metering.ingest import Ingest, PositionMoved
 from gateway.metering.journal import Journal
-from gateway.metering.segments import FIRST_POSITION, Segment, read_entries
+from gateway.metering.segments import FIRST_POSITION, Entries, Segment, read_entries
 
 log = logging.getLogger("gateway.metering")
 
@@ -25,8 +25,10 @@ log = logging.getLogger("gateway.metering")
 class WriterParams:
     """Bounds; times in seconds."""
 
-    batch_records_max: int = 4000
-    batch_bytes_max: int = 1024 * 1024
+    #: Records of one transaction, rounded up to whole pieces.
+    batch_records_max: int = 20_000
+    #: Read and sent at a time: what keeps the event loop from other work, a fraction of a millisecond.
+    piece_bytes: int = 64 * 1024
     #: How long records wait in the journal when there are few.
     interval_s: float = 0.2
     #: After a failure: growing pauses.
@@ -187,28 +189,19 @@ class Writer:
 
     async def _copy_segment(self, segment: Segment, position: int) -> str:
         """Store batches up to the segment's size; gives how its data ended."""
-        batch, end = self._read(segment, position)
-        while True:
-            storing = asyncio.ensure_future(self._ingest.store(batch, self._clock()))
-            try:
-                await asyncio.sleep(0)  # the server gets its work before the next is made ready
-                following = self._read(segment, batch.stop) if end == "more" else None
-                self.stored += await storing
-            finally:
-                if not storing.done():
-                    storing.cancel()
-                    await asyncio.wait([storing])
-            self._positions[segment.name] = batch.stop
-            self._progress.set()
-            if following is None:
-                return end
-            batch, end = following
-
-    def _read(self, segment: Segment, position: int) -> tuple[Batch, str]:
-        """The next batch of a segment, and how its data ended."""
         params = self._params
-        entries = read_entries(segment.path, position, segment.size, params.batch_bytes_max, params.batch_records_max)
-        return Batch(segment.name, position, entries.position, entries.payloads), entries.end
+
+        def read(start: int) -> Entries:
+            return read_entries(segment.path, start, segment.size, params.piece_bytes, params.batch_records_max)
+
+        end = "more"
+        while end == "more":
+            stored = await self._ingest.store(segment.name, position, read, params.batch_records_max, self._clock())
+            position, end = stored.position, stored.end
+            self.stored += stored.new
+            self._positions[segment.name] = position
+            self._progress.set()
+        return end
 
     async def _finish(self, segment: Segment, end: str) -> None:
         """A segment that gets no more records has arrived."""

@@ -6,9 +6,12 @@ INSERT INTO metering_watermarks (journal, position) VALUES ($1, $2) ON CONFLICT 
 -- name: select_watermark
 SELECT position FROM metering_watermarks WHERE journal = $1;
 
--- name: advance_watermark
+-- name: lock_watermark
 -- Waits for a transaction on the same row that may still be ending; then finds the position moved, or not.
-UPDATE metering_watermarks SET position = $3, updated_at = now() WHERE journal = $1 AND position = $2;
+SELECT position FROM metering_watermarks WHERE journal = $1 FOR UPDATE;
+
+-- name: move_watermark
+UPDATE metering_watermarks SET position = $2, updated_at = now() WHERE journal = $1;
 
 -- name: forget_journal
 DELETE FROM metering_watermarks WHERE journal = $1;

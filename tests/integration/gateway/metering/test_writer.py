@@ -19,13 +19,13 @@ from gateway.database.migrations import migrate
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.errors import Unavailable
 from gateway.metering.bench import sample_records
-from gateway.metering.ingest import Batch, Ingest, coming_months
+from gateway.metering.ingest import Ingest, Read, Stored, coming_months
 from gateway.metering.journal import Journal, JournalParams
 from gateway.metering.record import MeteringRecord
 from gateway.metering.segments import DAMAGED_SUFFIX, SUFFIX
 from gateway.metering.writer import Writer, WriterParams
 
-QUICK = WriterParams(batch_records_max=100, interval_s=0.01, pause_s=0.01, pause_max_s=0.05)
+QUICK = WriterParams(batch_records_max=100, piece_bytes=4096, interval_s=0.01, pause_s=0.01, pause_max_s=0.05)
 PATIENCE_S = 60.0
 
 
@@ -138,10 +138,11 @@ async def test_ended_between_copy_and_commit_nothing_is_lost_or_doubled(tmp_path
     writer.start()
     await ingest.there.wait()
     await writer.stop()
-    assert await stored(database) == (300, 300)
+    before, calls = await stored(database)
+    assert 300 <= before == calls < 1000
     again = await bring(Journal(tmp_path), database)
     assert await stored(database) == (1000, 1000)
-    assert (again.stored, again.duplicates) == (700, 0)
+    assert (again.stored, again.duplicates) == (1000 - before, 0)
 
 
 class Unheard(Ingest):
@@ -149,8 +150,8 @@ class Unheard(Ingest):
 
     calls = 0
 
-    async def store(self, batch: Batch, now: float) -> int:
-        new = await super().store(batch, now)
+    async def store(self, journal: str, position: int, read: Read, records_max: int, now: float) -> Stored:
+        new = await super().store(journal, position, read, records_max, now)
         self.calls += 1
         if self.calls % 3 == 0:
             raise Unavailable("the connection was lost before the answer came")

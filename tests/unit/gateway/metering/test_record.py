@@ -60,6 +60,7 @@ def test_a_record_comes_back_from_its_bytes_as_it_was(record: MeteringRecord) ->
         ("arrived_us", -5, 946_684_800_000_000),
         ("arrived_us", 1 << 62, 253_370_764_800_000_000),
         ("namespace", "a\0b", "ab"),
+        ("account", "a" * 5000, "a" * 256),
         ("function", "lone \ud800", "lone ?"),
     ],
 )

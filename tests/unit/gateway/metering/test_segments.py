@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.metering.segments import FIRST_POSITION, HEAD_BYTES, MAGIC, frame, parse, read_entries
+from gateway.metering.segments import ENTRY_MAX_BYTES, FIRST_POSITION, HEAD_BYTES, MAGIC, frame, parse, read_entries
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=300), max_size=20)
 MANY = 1_000_000
@@ -76,6 +76,17 @@ def test_a_segment_is_read_from_any_position_in_bounded_pieces(tmp_path: Path) -
             break
     assert (found, entries.end, position) == (payloads, "whole", size)
     assert pieces > 10
+
+
+def test_an_entry_larger_than_a_piece_is_read_all_the_same(tmp_path: Path) -> None:
+    payloads = [b"x" * 5000, b"y", b"z" * ENTRY_MAX_BYTES]
+    path = segment(tmp_path, MAGIC + b"".join(map(frame, payloads)))
+    position, found = 0, []
+    for _ in payloads:
+        entries = read_entries(path, position, path.stat().st_size, bytes_max=100, records_max=1)
+        found += entries.payloads
+        position = entries.position
+    assert found == payloads
 
 
 def test_what_was_appended_after_the_size_was_taken_is_not_read(tmp_path: Path) -> None:
