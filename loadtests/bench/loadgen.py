@@ -36,6 +36,8 @@ class Load:
     warmup_s: float = 0.3
     expected_json: Any = None
     expected_bytes: bytes | None = None
+    #: The server may close a connection after a right answer; the caller then dials again.
+    redial: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Tally:
 
     def __init__(self, load: Load) -> None:
         self.request = load.request
+        self.address = load.address
+        self.may_redial = load.redial
         self.measuring = False
         self.stopping = False
         self.nanoseconds: list[int] = []
@@ -92,6 +96,8 @@ class Caller(asyncio.Protocol):
         self._fresh = True
         self._waiting = False
         self._broken = False
+        self._redialling = False
+        self._dialling: asyncio.Task[None] | None = None
         self._sent_ns = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -135,9 +141,10 @@ class Caller(asyncio.Protocol):
             self._break(f"status {status}")
         elif not right:
             self._break("not the body that was expected")
-        elif not keep:
+        elif not keep and not self._tally.may_redial:
             self._break("the server closes a connection that should be kept")
         else:
+            self._redialling = not keep
             if self._expected.spelling:
                 self._tally.tail = b"\r\n\r\n" + self._expected.spelling
             self._answered()
@@ -150,7 +157,11 @@ class Caller(asyncio.Protocol):
         self._tally.answered += 1
         if self._tally.measuring:
             self._tally.nanoseconds.append(now - self._sent_ns)
-        self.send()
+        if self._redialling:
+            self._waiting = False
+            self._transport.close()
+        else:
+            self.send()
 
     def _break(self, what: str) -> None:
         """An error ends this connection, and is one error whatever follows from it."""
@@ -164,7 +175,21 @@ class Caller(asyncio.Protocol):
         """The connection is gone; an error when it owed an answer."""
         if self._waiting:
             self._break(f"connection lost while waiting for an answer: {exc or 'closed by the server'}")
-        self._done()
+        if self._redialling and not self._tally.stopping:
+            self._dialling = asyncio.get_running_loop().create_task(self._redial())
+        else:
+            self._done()
+
+    async def _redial(self) -> None:
+        self._redialling = False
+        self._parser = httptools.HttpResponseParser(self)
+        try:
+            await connect(self, self._tally.address)
+        except OSError as error:
+            self._tally.wrong(f"cannot connect again: {error}")
+            self._done()
+        else:
+            self.send()
 
     def give_up(self) -> None:
         """The grace is over."""

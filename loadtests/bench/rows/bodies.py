@@ -49,7 +49,9 @@ def _row(stage: Stage, ours: Target, control: Target, pids: list[int], size_mib:
 
 def _echo(stage: Stage, target: Target, body: bytes, seconds: float) -> LoadResult:
     request = post(target, body, "application/octet-stream")
-    return stage.generator.load(Load(target.address, request, 1, seconds, expected_bytes=body))
+    # An answer that begins before the request has ended may end its connection (RFC 9112, 9.3).
+    load = Load(target.address, request, 1, seconds, expected_bytes=body, redial=True)
+    return stage.generator.load(load)
 
 
 def body_row(slices: Paired[LoadResult], size_mib: int, growth_bytes: int) -> Row:

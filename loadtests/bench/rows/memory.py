@@ -61,7 +61,7 @@ def worker_row(before: int, few: int, after: int, many: int) -> Row:
         measured=f"{each:.1f} MiB",
         bound=f"<= {FURTHER_WORKER_MAX_MIB:.0f} MiB",
         met=each <= FURTHER_WORKER_MAX_MIB,
-        note=f"{few} worker: {before / MIB:.0f} MiB with zygotes and node agent; {many} workers: {after / MIB:.0f} MiB",
+        note=f"{few} idle: {before / MIB:.0f} MiB with zygotes and node agent; {many} idle: {after / MIB:.0f} MiB",
         values={"mib": each, "workers_before": few, "workers_after": many},
     )
 

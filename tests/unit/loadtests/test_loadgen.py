@@ -120,6 +120,15 @@ async def test_a_server_that_does_not_keep_connections_is_an_error() -> None:
     assert "closes" in result.error_samples[0]
 
 
+async def test_where_the_caller_may_it_dials_again() -> None:
+    def closing(n: int) -> list[bytes]:
+        return [whole(BODY, more=b"Connection: close\r\n")]
+
+    result = await measured(closing, connections=2, redial=True, seconds=0.2)
+    assert result.errors == 0
+    assert result.answered > 2
+
+
 async def test_two_answers_to_one_request_leave_a_later_one_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadgen, "GRACE_S", 0.02)
     result = await measured(lambda n: [whole(BODY), whole(BODY)] if n == 0 else [], connections=1, seconds=0.02)
