@@ -30,7 +30,10 @@ def main(pipe: Pipe) -> None:
             result: object = uvloop.run(run_burst(job) if isinstance(job, Burst) else run_load(job))
         except Exception as error:
             result = error
-        pipe.send(result)
+        try:
+            pipe.send(result)
+        except OSError:
+            return
         gc.collect()
 
 
