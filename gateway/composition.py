@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Coroutine
@@ -51,7 +52,7 @@ from gateway.settings import MIB, Settings
 from gateway.tokens import Tokens
 from gateway.traffic import Traffic
 from gateway.views import PoolView
-from gateway.web.api import ApiServices, build_api
+from gateway.web.api import ApiParams, ApiServices, build_api
 from gateway.web.http1 import Front, FrontParams
 from gateway.web.metrics import Metrics
 from warmpool.pool import WarmPool
@@ -222,7 +223,10 @@ class House:
         return journal, writer
 
     def _open_front(self, activator: Activator, services: ApiServices) -> Front:
-        api = build_api(services)
+        uploads = self._settings.data / "uploads"
+        shutil.rmtree(uploads, ignore_errors=True)  # what a killed gateway left half-way
+        uploads.mkdir(mode=0o700)
+        api = build_api(services, ApiParams(upload_directory=uploads))
         runner = web.AppRunner(api, access_log=None, handle_signals=False)
         self._runner = runner
 

@@ -48,6 +48,8 @@ class LoopDriver(asyncio.Protocol):
         #: Applications may go on after their answer; they are waited for when the worker is told to stop.
         self._running: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
+        #: Frames of this turn of the loop: one system call takes them all, and wakes the gateway once.
+        self._outbox: list[bytes] = []
         self._stopping = False
         self._pid = os.getpid()
         self._over = asyncio.Event()
@@ -61,6 +63,7 @@ class LoopDriver(asyncio.Protocol):
         self._connection.setblocking(False)
         await loop.create_connection(lambda: self, sock=self._connection)
         await self._over.wait()
+        self._flush()
         for task in self._running:
             task.cancel()
         await self._service.stop()
@@ -90,9 +93,14 @@ class LoopDriver(asyncio.Protocol):
             self._over.set()
 
     def _send(self, message: Message) -> None:
-        frame = encode(message)
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame)
+        self._outbox.append(encode(message))
+        if len(self._outbox) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._outbox and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._outbox))
+        self._outbox.clear()
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Request):

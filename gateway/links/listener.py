@@ -48,6 +48,8 @@ class LinkConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self._timer: asyncio.TimerHandle | None = None
+        #: Frames of this turn of the loop: one system call takes them all, and wakes the peer once.
+        self._outbox: list[bytes] = []
         #: The process that introduced itself.
         self.pid = 0
         self.closed = False
@@ -107,9 +109,21 @@ class LinkConnection(asyncio.Protocol):
             self._timer = None
 
     def send(self, message: wire.Message) -> None:
-        """Write one message; nothing happens when the connection is gone."""
+        """Write one message at the end of this turn of the loop; nothing happens when the connection is gone.
+
+        Raises FrameError for a message that is too large.
+        """
+        if not self.closed:
+            outbox = self._outbox
+            outbox.append(encode(message))
+            if len(outbox) == 1:
+                asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        outbox = self._outbox
         if self._transport is not None and not self.closed:
-            self._transport.write(encode(message))
+            self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+        outbox.clear()
 
     def close(self) -> None:
         """End the connection."""

@@ -48,6 +48,8 @@ class LogsApi:
                     await response.write(row + b"\n")
             except TooManyFollowers as error:
                 raise TooMany(str(error), retry_after_s=10.0) from error
+            except ConnectionResetError:
+                return response  # the reader left, as readers do
         if not response.prepared:
             await response.prepare(request)
         await response.write_eof()

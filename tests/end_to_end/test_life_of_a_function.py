@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import struct
+from typing import Any
+
+import pytest
 from house import PROJECT, Samovar, manifest
 
 COUNTER = """
@@ -106,7 +111,40 @@ def test_explain_and_logs_tell_what_happened(samovar: Samovar) -> None:
     wait_until(lines, "the line the handler printed is in the log")
 
 
-def test_every_sample_deploys_and_answers_as_its_folder_says(samovar: Samovar) -> None:
-    for folder in sorted(p for p in (PROJECT / "functions").iterdir() if (p / "function.toml").exists()):
-        last = samovar.deploy_folder(folder)
-        assert last["event"] == "deployed", (folder.name, last)
+SAMPLES = sorted(p.name for p in (PROJECT / "functions").iterdir() if (p / "function.toml").exists())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_deploys_and_answers_as_its_folder_says(samovar: Samovar, name: str) -> None:
+    folder = PROJECT / "functions" / name
+    last = samovar.deploy_folder(folder)
+    assert last["event"] == "deployed", last
+    expected = json.loads((folder / "expected.json").read_text())
+    body = (folder / expected["request"]).read_bytes() if "request" in expected else b""
+    kind = "image/jpeg" if expected.get("request", "").endswith(".jpg") else "application/json"
+    answer = samovar.call(
+        name, expected["path"], method=expected["method"], content=body, headers={"content-type": kind}
+    )
+    assert answer.status_code == expected["status"], answer.text
+    for header, value in expected["headers"].items():
+        assert answer.headers[header].split(";")[0] == value
+    if "json" in expected:
+        assert json.loads(answer.content, parse_float=_rounded) == _round_all(expected["json"])
+    elif "json_has" in expected:
+        seen = json.loads(answer.content, parse_float=_rounded)
+        assert {key: seen[key] for key in expected["json_has"]} == _round_all(expected["json_has"])
+    elif "png" in expected:
+        width, height = struct.unpack(">II", answer.content[16:24])
+        assert answer.content.startswith(b"\x89PNG\r\n\x1a\n")
+        assert {"width": width, "height": height} == expected["png"]
+    else:
+        assert answer.text == expected["text"]
+
+
+def _rounded(text: str) -> float:
+    return round(float(text), 6)
+
+
+def _round_all(value: Any) -> Any:
+    """JSON with its fractions to six places, as the samples' rule says."""
+    return json.loads(json.dumps(value), parse_float=_rounded)

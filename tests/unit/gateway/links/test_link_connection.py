@@ -80,7 +80,9 @@ async def test_an_expected_worker_is_let_in_and_what_it_says_is_passed_on(desk: 
     assert receiver.messages == [wire.Credit(1, 5), wire.Credit(1, 6)]
     assert connection.pid == 42
     connection.send(wire.Cancel(1, "timeout"))
-    assert transport.written == encode(wire.Cancel(1, "timeout"))
+    connection.send(wire.Credit(1, 7))
+    await asyncio.sleep(0)  # what is sent in one turn of the loop goes out together at its end
+    assert transport.written == encode(wire.Cancel(1, "timeout")) + encode(wire.Credit(1, 7))
     connection.connection_lost(None)
     connection.send(wire.Cancel(1, "timeout"))
     assert receiver.closed == 1

@@ -18,6 +18,7 @@ from gateway.links.worker import WorkerLink, fail_calls
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
 from gateway.web.exchange import Exchange
+from gateway.web.heads import Head
 from runtime import messages as wire
 from runtime.codec import FrameError, decode, encode
 
@@ -106,8 +107,7 @@ class Worker:
 
     def call(self, body: bytes = b"", complete: bool = True) -> tuple[Call, Client]:
         client = Client()
-        exchange = Exchange(client, "192.0.2.7")
-        exchange.method, exchange.target = "POST", b"/fn/lab/f"
+        exchange = Exchange(client, "192.0.2.7", Head("POST", b"/fn/lab/f", []))
         exchange.feed(body)
         if complete:
             exchange.feed_end()
