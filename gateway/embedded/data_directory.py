@@ -77,6 +77,17 @@ def socket_directory(data: Path, name: str, longest_file: str) -> Path:
     return wanted
 
 
+def remove_socket_directory(directory: Path) -> None:
+    """What `socket_directory` made, after a clean stop; whatever is still used by others stays."""
+    try:
+        for path in directory.iterdir():
+            path.unlink()
+        directory.rmdir()
+        directory.parent.rmdir()
+    except OSError:
+        pass
+
+
 def _make_private(directory: Path) -> None:
     directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from gateway.embedded.data_directory import DataDirectoryUnusable, socket_directory
+from gateway.embedded.data_directory import DataDirectoryUnusable, remove_socket_directory, socket_directory
 from gateway.embedded.identity import Identity, choose_identity, hand_over, let_through
 from gateway.embedded.postmaster import Postmaster, read_postmaster, stop_orphan
 from gateway.embedded.processes import KeepParams, KeptProcess, Launch, ServerFailed, log_tail, poll_until, spawn
@@ -62,6 +62,7 @@ class EmbeddedPostgres:
         self._home = data / "postgres"
         self._cluster = self._home / "cluster"
         self._bin = binaries()
+        self._sockets = Path()
         self._kept: KeptProcess | None = None
 
     @property
@@ -82,7 +83,7 @@ class EmbeddedPostgres:
         try:
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
             identity = choose_identity([str(self._bin / "postgres"), "--version"], self._data.parent)
-            sockets = socket_directory(self._data, "pg", _SOCKET_FILE)
+            sockets = self._sockets = socket_directory(self._data, "pg", _SOCKET_FILE)
             for directory in (self._home, sockets):
                 hand_over(directory, identity)
                 let_through(directory.parent, identity)
@@ -115,6 +116,7 @@ class EmbeddedPostgres:
         if self._kept is not None:
             await self._kept.stop()
             self._kept = None
+            remove_socket_directory(self._sockets)
 
     async def _ready(self, pid: int) -> bool:
         return read_postmaster(self._cluster) == Postmaster(pid, ready=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from gateway.embedded.data_directory import DataDirectoryUnusable, socket_directory
+from gateway.embedded.data_directory import DataDirectoryUnusable, remove_socket_directory, socket_directory
 from gateway.embedded.processes import KeepParams, KeptProcess, Launch, ServerFailed
 
 _SOCKET_FILE = "valkey.sock"
@@ -96,6 +96,7 @@ class EmbeddedValkey:
         if self._kept is not None:
             await self._kept.stop()
             self._kept = None
+            remove_socket_directory(self._socket.parent)
 
     async def _clear_way(self) -> None:
         """A predecessor was killed by the kernel with its gateway; its socket would answer nobody."""

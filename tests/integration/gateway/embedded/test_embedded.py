@@ -225,10 +225,17 @@ async def test_a_server_that_cannot_start_says_what_its_log_says(data: Path) -> 
         await EmbeddedPostgres(data).start()
 
 
-async def test_a_path_too_long_for_sockets_works(data: Path) -> None:
+async def test_a_path_too_long_for_sockets_works_and_leaves_nothing_elsewhere(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = data / "t"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
     server = EmbeddedPostgres(data / ("long" * 30))
     assert await value(await server.start(), "SELECT 1") == 1
+    assert list(elsewhere.iterdir())
     await server.stop()
+    assert not list(elsewhere.iterdir())
 
 
 def as_user(uid: int, work: Callable[[], None]) -> int:
