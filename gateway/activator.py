@@ -16,7 +16,6 @@ from typing import Protocol
 from gateway.call import Call
 from gateway.deadlines import Deadlines
 from gateway.errors import (
-    BadRequest,
     Forbidden,
     NoCapacity,
     NotFound,
@@ -28,13 +27,10 @@ from gateway.errors import (
 )
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
-from gateway.web.answers import date_line, error_body, error_headers, header_lines, names_of
-from gateway.web.exchange import HOP_BY_HOP, Exchange, Headers
-from gateway.web.forwarded import forwarded
+from gateway.screening import Screened, screen
+from gateway.web.answers import date_line, error_body, error_headers, header_lines
+from gateway.web.exchange import Exchange
 from warmpool.commands import Reject
-
-#: Tokens of ours, recognised so that they never travel on to a function.
-TOKEN_PREFIX = b"smv_"
 
 
 class Principal(Protocol):
@@ -120,30 +116,25 @@ class Activator:
             exchange.respond(error.status, lines, error_body(error))
 
     def _admit(self, exchange: Exchange) -> None:
-        path = exchange.target
-        question = path.find(b"?")
-        parts = (path if question < 0 else path[:question]).split(b"/", 4)
-        if len(parts) < 4 or not parts[3]:
-            raise NotFound("a function's address is /fn/<namespace>/<function>/")
-        namespace, function = _name(parts[2]), _name(parts[3])
+        head = exchange.head
+        screened = head.memo
+        if not isinstance(screened, Screened):
+            head.memo = screened = screen(head, exchange.peer)
+        namespace, function = screened.namespace, screened.function
         route = self._lookup(namespace, function)
-        principal, headers = self._screen(exchange, route)
-        if principal is not None and principal.namespace not in {None, namespace}:
-            if route is None or not route.public:
-                raise Forbidden(f"this token is for namespace {principal.namespace!r}, not {namespace!r}")
-            principal = None
+        principal = self._principal(screened.authorization, namespace, route)
         if route is None:
             raise NotFound(f"no function {namespace}/{function}")
         if self.draining:
             raise Unavailable("the gateway is shutting down", retry_after_s=2.0)
-        length = exchange.content_length
+        length = head.content_length
         if length is not None and length > route.max_body_bytes:
             raise TooLarge(f"body: {length} bytes; the function's max_body is {route.max_body_bytes}")
         if len(exchange.body) > route.max_body_bytes:
             raise TooLarge(f"body: larger than the function's max_body of {route.max_body_bytes} bytes")
         if len(self._calls) >= self._params.calls_max:
             raise NoCapacity(f"{self._params.calls_max} calls are under way", retry_after_s=1.0)
-        exchange.headers = headers
+        exchange.headers = screened.headers
         token_id = principal.token_id if principal is not None else ""
         call = Call(self, exchange, route, self._new_invocation(), token_id, principal is not None)
         self._calls[call.invocation] = call
@@ -151,42 +142,22 @@ class Activator:
         self._pool.arrive(call)
         call.arm()
 
-    def _screen(self, exchange: Exchange, route: Route | None) -> tuple[Principal | None, Headers]:
-        """Who calls, and the headers that travel on: hop-by-hop ones and our token removed, Forwarded set."""
-        kept: Headers = []
-        authorization: bytes | None = None
-        host = named = b""
-        via: dict[bytes, bytes] = {}
-        for name, pair in zip(exchange.names, exchange.headers, strict=True):
-            if name in _INTERESTING:
-                value = pair[1]
-                if name == b"host":
-                    host = value
-                elif name == b"authorization":
-                    if _holds_our_token(value):
-                        authorization = value
-                        continue
-                elif name in _FORWARDED:
-                    via[name] = value
-                else:
-                    if name == b"connection":
-                        named += b"," + value
-                    continue
-            kept.append(pair)
-        principal: Principal | None = None
-        if route is None or not route.public or authorization is not None:
-            try:
-                principal = self._tokens.authenticate(authorization, time.time())
-            except Unauthorized:
-                if route is None or not route.public:
-                    raise
-        if named:
-            unwanted = names_of(named)
-            if unwanted:
-                kept = [pair for pair in kept if pair[0].lower() not in unwanted]
-        # Added to one that came, which tells of the hops before (RFC 7239 4).
-        kept.append((b"forwarded", forwarded(exchange.peer, host, via)))
-        return principal, kept
+    def _principal(self, authorization: bytes | None, namespace: str, route: Route | None) -> Principal | None:
+        """Who calls; None for whoever may because the function is public. Raises Unauthorized, Forbidden."""
+        public = route is not None and route.public
+        if public and authorization is None:
+            return None
+        try:
+            principal = self._tokens.authenticate(authorization, time.time())
+        except Unauthorized:
+            if public:
+                return None
+            raise
+        if principal.namespace is None or principal.namespace == namespace:
+            return principal
+        if public:
+            return None
+        raise Forbidden(f"this token is for namespace {principal.namespace!r}, not {namespace!r}")
 
     # -- the pool's answers ------------------------------------------------------------------------------
 
@@ -245,19 +216,3 @@ class Activator:
     def running(self) -> int:
         """Calls admitted and not answered."""
         return len(self._calls)
-
-
-_FORWARDED = frozenset((b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"))
-_INTERESTING = HOP_BY_HOP | _FORWARDED | {b"authorization", b"expect", b"host"}
-
-
-def _holds_our_token(authorization: bytes) -> bool:
-    scheme, _, credentials = authorization.partition(b" ")
-    return scheme.lower() == b"bearer" and credentials.lstrip()[: len(TOKEN_PREFIX)].lower() == TOKEN_PREFIX
-
-
-def _name(raw: bytes) -> str:
-    try:
-        return raw.decode("ascii")
-    except UnicodeDecodeError:
-        raise BadRequest("namespace and function names are plain ASCII") from None

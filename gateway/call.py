@@ -168,7 +168,7 @@ class Call:
             self.invocation,
             exchange.method,
             route.mount,
-            exchange.target[len(route.mount) :],
+            exchange.head.target[len(route.mount) :],
             exchange.headers,  # type: ignore[arg-type]  # tuples and lists are one thing on the wire
             body,
             last,

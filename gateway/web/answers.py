@@ -8,7 +8,8 @@ from email.utils import formatdate
 import orjson
 
 from gateway.errors import SamovarError
-from gateway.web.exchange import HOP_BY_HOP, Headers, UnreadableAnswer, status_line
+from gateway.web.exchange import HOP_BY_HOP, UnreadableAnswer, status_line
+from gateway.web.heads import Headers
 
 JSON_TYPE = (b"content-type", b"application/json")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Protocol
 
-Headers = list[tuple[bytes, bytes]]
+from gateway.web.heads import Head
 
 #: Never passed on, either way (RFC 9110 7.6.1); `trailer` and `te` too, since trailers are not relayed.
 HOP_BY_HOP = frozenset(
@@ -93,19 +93,17 @@ class Exchange:
         "body",
         "body_complete",
         "close_after",
-        "content_length",
         "done",
         "expect_continue",
+        "head",
         "headers",
         "http10",
         "method",
-        "names",
         "peer",
         "started",
-        "target",
     )
 
-    def __init__(self, connection: Connection, peer: str) -> None:
+    def __init__(self, connection: Connection, peer: str, head: Head) -> None:
         self._connection = connection
         self._sink: BodySink | None = None
         self._chunked = False
@@ -113,23 +111,18 @@ class Exchange:
         self._left = -1
         #: An answer without a body (to HEAD, or 204 and 304): what the handler writes is dropped.
         self._mute = False
-        self.method = ""
-        #: The raw request target: path and query as the client sent them.
-        self.target = b""
-        #: As they came: order, repeats and case kept.
-        self.headers: Headers = []
-        #: Their names in lower case, in the same order.
-        self.names: list[bytes] = []
-        self.http10 = False
+        self.head = head
+        self.method = head.method
+        #: Those that travel on.
+        self.headers = head.headers
+        self.http10 = head.http10
         self.peer = peer
         #: Body bytes that arrived before there was a sink.
         self.body = b""
         self.body_complete = False
-        #: Announced length; None when chunked or absent.
-        self.content_length: int | None = None
-        self.expect_continue = False
+        self.expect_continue = head.expect_continue
         #: The connection ends after this answer.
-        self.close_after = False
+        self.close_after = not head.keep_alive
         self.started = False
         self.done = False
 

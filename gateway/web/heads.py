@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gateway.web.exchange import Exchange
+Headers = list[tuple[bytes, bytes]]
 
 #: Longest method that is looked for at the start of a request line.
 _METHOD_BYTES_MAX = 32
@@ -48,44 +48,78 @@ def origin_form(target: bytes) -> tuple[bytes, bytes]:
     return slash + path, authority
 
 
-def check_head(exchange: Exchange, version: str, bytes_max: int, small: bool) -> None:
-    """Read out of a whole head what its connection must know; fields of `exchange` are set. `small`: it is known to
-    keep within `bytes_max`. Raises BadHead."""
-    if version != "1.1":
-        if version != "1.0":
-            raise BadHead(505, f"HTTP/{version} is not spoken here; HTTP/1.1 is")
-        exchange.http10 = True
-    if exchange.method == "CONNECT":
+class Head:
+    """A request's head, read. Never changed, since equal ones on a connection are read once and shared."""
+
+    __slots__ = (
+        "content_length",
+        "expect_continue",
+        "headers",
+        "http10",
+        "keep_alive",
+        "memo",
+        "method",
+        "names",
+        "target",
+    )
+
+    def __init__(self, method: str, target: bytes, headers: Headers, http10: bool = False, keep_alive: bool = True):
+        self.method = method
+        #: Path and query as the client sent them.
+        self.target = target
+        #: As they came: order, repeats and case kept.
+        self.headers = headers
+        #: Their names in lower case, in the same order.
+        self.names = [pair[0].lower() for pair in headers]
+        self.http10 = http10
+        #: The client does not end the connection after this request.
+        self.keep_alive = keep_alive
+        #: Announced length; None when chunked or absent.
+        self.content_length: int | None = None
+        self.expect_continue = False
+        #: For whoever serves requests: what follows from the head alone, so that it is found once.
+        self.memo: object = None
+
+    def value(self, name: bytes) -> bytes | None:
+        """Of the first header of this (lower-case) name."""
+        return self.headers[self.names.index(name)][1] if name in self.names else None
+
+
+def read_head(
+    method: str, target: bytes, version: str, headers: Headers, keep_alive: bool, bytes_max: int | None
+) -> Head:
+    """The head that the parser found, checked. `bytes_max` None: it is known to be small. Raises BadHead."""
+    if version not in {"1.1", "1.0"}:
+        raise BadHead(505, f"HTTP/{version} is not spoken here; HTTP/1.1 is")
+    if method == "CONNECT":
         raise BadHead(501, "CONNECT is not offered")
-    headers = exchange.headers
-    if not small:
-        size = len(exchange.target) + sum(len(name) + len(value) + 4 for name, value in headers)
+    if bytes_max is not None:
+        size = len(target) + sum(len(name) + len(value) + 4 for name, value in headers)
         if size > bytes_max:
             raise BadHead(431, f"request line and headers have {size} bytes; the limit is {bytes_max}")
-    exchange.names = names = [pair[0].lower() for pair in headers]
-    hosts = names.count(b"host")
-    if hosts != 1 and (hosts or not exchange.http10):
+    if not target.startswith(b"/"):
+        target, headers = _in_origin_form(target, headers)
+    head = Head(method, target, headers, version == "1.0", keep_alive)
+    hosts = head.names.count(b"host")
+    if hosts != 1 and (hosts or not head.http10):
         raise BadHead(400, "a request has exactly one Host header")
-    if b"content-length" in names:
-        exchange.content_length = int(headers[names.index(b"content-length")][1])
-    elif b"transfer-encoding" in names:
-        _check_transfer_encoding(exchange, headers[names.index(b"transfer-encoding")][1])
-    if b"expect" in names and not exchange.http10:
-        exchange.expect_continue = headers[names.index(b"expect")][1].lower() == b"100-continue"
-    if not exchange.target.startswith(b"/"):
-        _to_origin_form(exchange)
+    length = head.value(b"content-length")
+    if length is not None:
+        head.content_length = int(length)
+    elif (coding := head.value(b"transfer-encoding")) is not None:
+        if head.http10:
+            raise BadHead(400, "Transfer-Encoding has no meaning in HTTP/1.0")
+        if coding.strip().lower() != b"chunked":
+            raise BadHead(501, "Transfer-Encoding: chunked is the only one understood")
+    expect = head.value(b"expect")
+    head.expect_continue = expect is not None and expect.lower() == b"100-continue" and not head.http10
+    return head
 
 
-def _check_transfer_encoding(exchange: Exchange, value: bytes) -> None:
-    if exchange.http10:
-        raise BadHead(400, "Transfer-Encoding has no meaning in HTTP/1.0")
-    if value.strip().lower() != b"chunked":
-        raise BadHead(501, "Transfer-Encoding: chunked is the only one understood")
-
-
-def _to_origin_form(exchange: Exchange) -> None:
-    exchange.target, authority = origin_form(exchange.target)
+def _in_origin_form(target: bytes, headers: Headers) -> tuple[bytes, Headers]:
+    target, authority = origin_form(target)
     if authority:
         # RFC 9112 3.2.2: the target's own authority is the host, whatever the Host header says.
         host = authority.rpartition(b"@")[2]
-        exchange.headers = [(n, host if n.lower() == b"host" else v) for n, v in exchange.headers]
+        headers = [(name, host if name.lower() == b"host" else value) for name, value in headers]
+    return target, headers

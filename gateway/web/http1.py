@@ -13,40 +13,19 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 import httptools
 
 from gateway.web.answers import plain_error
-from gateway.web.exchange import Exchange, Headers
-from gateway.web.heads import BadHead, check_head, whose
+from gateway.web.exchange import Exchange
+from gateway.web.front_params import FrontParams as FrontParams
+from gateway.web.heads import BadHead, Head, Headers, read_head, whose
 
 log = logging.getLogger("gateway.front")
 
 _NEVER = float("inf")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-@dataclass(frozen=True)
-class FrontParams:
-    """Bounds of one client connection."""
-
-    #: Request line and headers together; also what may stand between two pieces of a body, and after the last.
-    head_bytes_max: int = 64 * 1024
-    headers_max: int = 256
-    #: Pipelined requests waiting behind the one being answered; what comes after them is not read.
-    pipelined_max: int = 64
-    #: How long a connection may be idle between requests, and a head may take to arrive.
-    idle_timeout_s: float = 75.0
-    head_timeout_s: float = 30.0
-    #: After an answer that left request bytes unread: how long they are thrown away before the close.
-    linger_s: float = 2.0
-    #: How long a client may take to read the last of an answer once its connection is closing.
-    flush_timeout_s: float = 30.0
-    #: A client that ended its sending may wait for its answer, or be gone: when to try, after the end of its sending.
-    probe_after_s: tuple[float, ...] = (0.0, 0.05, 0.5, 2.0)
-    connections_max: int = 20_000
 
 
 class Front:
@@ -98,12 +77,16 @@ class ClientConnection(asyncio.Protocol):
         self._api: asyncio.Protocol | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._exchanges: deque[Exchange] = deque()
-        #: The exchange whose request is being parsed; None between requests.
+        #: A request has begun and is not whole.
+        self._parsing = False
+        #: Its exchange, once its head is there.
         self._incoming: Exchange | None = None
+        self._target = b""
+        #: The last head that came whole with its body, and what was read from it.
+        self._remembered: tuple[bytes, Head] | None = None
         #: Bytes of the head, or since the last piece of the body; -1: begun among other bytes, not counted yet.
         self._unfinished_bytes = 0
         self._counted = True
-        self._head_done = False
         #: The head that is being parsed is within its bound whatever is in it.
         self._small = True
         #: Headers of that head; then trailers, which nobody gets.
@@ -164,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
         if self._api is not None:
             return self._api.eof_received()
         self._ended = True
-        if self._closing or not self._exchanges or self._incoming is not None or self._exchanges[-1].http10:
+        if self._closing or not self._exchanges or self._parsing or self._exchanges[-1].http10:
             return False
         self._deaf = True
         self._exchanges[-1].close_after = True
@@ -204,12 +187,15 @@ class ClientConnection(asyncio.Protocol):
         """Bytes from the client."""
         if self._deaf:
             return
-        if self._incoming is None and not self._exchanges:
+        at_start = not self._parsing and not self._exchanges
+        if at_start:
             if self._api is not None:
                 self._api.data_received(data)
                 return
             if self._held:
                 data = self._held + data
+            elif self._remembered is not None and self._comes_again(data, *self._remembered):
+                return
             if not self._is_ours(data):
                 return
         self._small = self._counted and self._unfinished_bytes + len(data) <= self._front.params.head_bytes_max
@@ -222,14 +208,39 @@ class ClientConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._parsing_failed(error)
             return
-        if self._incoming is not None:
-            self._check_unfinished(self._incoming, len(data))
+        if self._parsing:
+            self._check_unfinished(len(data))
+        elif at_start and len(self._exchanges) == 1 and self._small:
+            self._remember(data, self._exchanges[0].head)
         if not self._begun:
             self._begin_next()
 
-    def _check_unfinished(self, incoming: Exchange, received: int) -> None:
+    def _comes_again(self, data: bytes, remembered: bytes, head: Head) -> bool:
+        """Clients repeat themselves: a head that is byte for byte the one before it is not read again. The parser is
+        between two requests then, and stays there."""
+        if not data.startswith(remembered) or len(data) - len(remembered) != (head.content_length or 0):
+            return False
+        exchange = Exchange(self, self._peer, head)
+        exchange.close_after = self._front.draining
+        exchange.body = data[len(remembered) :]
+        exchange.body_complete = True
+        self.expires_at = _NEVER
+        self._exchanges.append(exchange)
+        self._begin_next()
+        return True
+
+    def _remember(self, data: bytes, head: Head) -> None:
+        if not head.keep_alive or head.expect_continue or self._deaf or b"transfer-encoding" in head.names:
+            return
+        size = data.find(b"\r\n\r\n") + 4
+        # Only what is head and body and nothing else; line ends may have stood before or after.
+        if size + (head.content_length or 0) == len(data) and size <= self._front.params.remembered_head_bytes_max:
+            self._remembered = data[:size], head
+
+    def _check_unfinished(self, received: int) -> None:
         """A request that is not whole yet: its body goes on its way, and the rest is bounded."""
-        if self._pieces:
+        incoming = self._incoming
+        if incoming is not None and self._pieces:
             self._feed(incoming)
             self._unfinished_bytes = 0
             return
@@ -238,11 +249,12 @@ class ClientConnection(asyncio.Protocol):
             self._unfinished_bytes = received if self._counted else 0
         else:
             self._unfinished_bytes += received
-        if self._unfinished_bytes > self._front.params.head_bytes_max:
-            what = (
-                "what stands between the pieces of the body is" if self._head_done else "request line and headers are"
+        bound = self._front.params.head_bytes_max
+        if self._unfinished_bytes > bound:
+            where = "request line and headers" if incoming is None else "between the pieces of the body"
+            self._refuse(
+                431, f"more than {bound} bytes in {where}" if incoming is None else f"more than {bound} bytes {where}"
             )
-            self._refuse(431, f"{what} too large")
 
     def _feed(self, exchange: Exchange) -> None:
         pieces = self._pieces
@@ -281,9 +293,9 @@ class ClientConnection(asyncio.Protocol):
         """A request starts."""
         if len(self._exchanges) > self._front.params.pipelined_max:
             raise _Enough
-        self._incoming = Exchange(self, self._peer)
+        self._parsing = True
+        self._target = b""
         self._headers.clear()
-        self._head_done = False
         self._unfinished_bytes = -1
         self._counted = True
         if not self._exchanges:
@@ -291,8 +303,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         """The request target, possibly in pieces."""
-        assert self._incoming is not None
-        self._incoming.target += url
+        self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; those after a chunked body are dropped."""
@@ -300,17 +311,21 @@ class ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        exchange = self._incoming
-        assert exchange is not None
-        parser = self._parser
-        front = self._front
-        exchange.headers, self._headers = self._headers, []
-        exchange.method = parser.get_method().decode("ascii")
-        if len(exchange.headers) > front.params.headers_max:
+        parser, front = self._parser, self._front
+        headers, self._headers = self._headers, []
+        if len(headers) > front.params.headers_max:
             raise BadHead(431, f"more than {front.params.headers_max} headers")
-        check_head(exchange, parser.get_http_version(), front.params.head_bytes_max, self._small)
-        exchange.close_after = front.draining or not parser.should_keep_alive()
-        self._head_done = True
+        head = read_head(
+            parser.get_method().decode("ascii"),
+            self._target,
+            parser.get_http_version(),
+            headers,
+            parser.should_keep_alive(),
+            None if self._small else front.params.head_bytes_max,
+        )
+        self._incoming = exchange = Exchange(self, self._peer, head)
+        if front.draining:
+            exchange.close_after = True
         self._unfinished_bytes = 0
         self.expires_at = _NEVER
         self._exchanges.append(exchange)
@@ -323,6 +338,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The request is whole."""
+        self._parsing = False
         exchange, self._incoming = self._incoming, None
         if exchange is not None:
             if self._pieces:
@@ -335,7 +351,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._exchanges or self._begun or self._closing or not self._writable:
             return
         exchange = self._exchanges[0]
-        if not exchange.target.startswith(b"/fn/"):
+        if not exchange.head.target.startswith(b"/fn/"):
             # Pipelined behind a function's call: not answered, so a client repeats it on a new connection.
             self._close(unread=True)
             return
@@ -375,7 +391,7 @@ class ClientConnection(asyncio.Protocol):
             self._say_refusal()
             return
         params = self._front.params
-        self._wait(params.idle_timeout_s if self._incoming is None else params.head_timeout_s)
+        self._wait(params.head_timeout_s if self._parsing else params.idle_timeout_s)
         if self._reading_held or exchanges or not self._writable:
             self._reading_held = False
             self._update_reading()
@@ -416,7 +432,7 @@ class ClientConnection(asyncio.Protocol):
                 self._close_now()
         elif self._exchanges:
             return
-        elif self._incoming is not None or self._held:
+        elif self._parsing or self._held:
             self._refuse(408, "the request's head did not arrive in time")
         else:
             self._close()
@@ -449,8 +465,10 @@ class ClientConnection(asyncio.Protocol):
         self._pieces.clear()
         self._held = b""
         exchanges = self._exchanges
-        incoming, self._incoming = self._incoming, None
-        if incoming is not None and exchanges and exchanges[-1] is incoming:  # its body is what is wrong
+        incoming, self._incoming, self._parsing = self._incoming, None, False
+        if incoming is not None:  # its body is what is wrong
+            if not exchanges or exchanges[-1] is not incoming:
+                return  # it is answered already
             if self._begun and len(exchanges) == 1:
                 incoming.broken(message)
                 return

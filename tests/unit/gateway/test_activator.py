@@ -17,6 +17,7 @@ from gateway.errors import Unauthorized, Unavailable, WorkerBroke
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
 from gateway.web.exchange import Exchange
+from gateway.web.heads import Head
 from runtime.messages import Response
 from warmpool.commands import Reject
 
@@ -123,15 +124,13 @@ class House:
         token: bytes = b"Bearer smv_lab",
         body: bytes = b"",
     ) -> Exchange:
-        exchange = Exchange(Connection(), "192.0.2.7")
-        exchange.method, exchange.target = "POST", target
-        exchange.headers = [(b"Host", b"lab.example"), *headers]
+        sent = [(b"Host", b"lab.example"), *headers]
         if token:
-            exchange.headers.append((b"Authorization", token))
-        for name, value in headers:
-            if name == b"Content-Length":
-                exchange.content_length = int(value)
-        exchange.names = [name.lower() for name, _ in exchange.headers]
+            sent.append((b"Authorization", token))
+        head = Head("POST", target, sent)
+        length = head.value(b"content-length")
+        head.content_length = int(length) if length else None
+        exchange = Exchange(Connection(), "192.0.2.7", head)
         exchange.body, exchange.body_complete = body, True
         self.activator.begin(exchange)
         return exchange

@@ -18,6 +18,7 @@ from gateway.errors import Unavailable, WorkerBroke, WorkerUnreachable
 from gateway.metering.record import MeteringRecord
 from gateway.routes import Route
 from gateway.web.exchange import Exchange
+from gateway.web.heads import Head
 from runtime.messages import CHUNK_BYTES, WINDOW_BYTES, Body, Failed, Response
 
 PATIENCE_S = 10.0
@@ -80,9 +81,7 @@ class House:
         self.left = 0
         self.concluded = asyncio.Event()
         self.client = Connection()
-        self.exchange = Exchange(self.client, "192.0.2.7")
-        self.exchange.method, self.exchange.target = method, b"/fn/lab/f/deep?x=1"
-        self.exchange.headers = [(b"Host", b"lab")]
+        self.exchange = Exchange(self.client, "192.0.2.7", Head(method, b"/fn/lab/f/deep?x=1", [(b"Host", b"lab")]))
         self.exchange.expect_continue = more.pop("expect_continue", False)
         self.exchange.feed(body)
         if complete:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.web.exchange import Exchange, has_no_body, status_line
+from gateway.web.heads import Head
 
 
 class Connection:
@@ -30,8 +31,8 @@ class Connection:
 
 def exchange(method: str = "GET", http10: bool = False, complete: bool = True) -> tuple[Exchange, Connection]:
     connection = Connection()
-    made = Exchange(connection, "192.0.2.7")
-    made.method, made.http10, made.body_complete = method, http10, complete
+    made = Exchange(connection, "192.0.2.7", Head(method, b"/fn/a/b", [], http10))
+    made.body_complete = complete
     return made, connection
 
 

@@ -34,9 +34,9 @@ def test_a_request_is_the_same_however_it_is_cut(client, step: int) -> None:
     made = read(client, CALL, *range(step, len(CALL), step))
     sink = made.sinks[0]
     exchange = sink.exchange
-    assert (exchange.method, exchange.target) == ("POST", b"/fn/a/b/c%2Fd?x=1&y")
+    assert (exchange.method, exchange.head.target) == ("POST", b"/fn/a/b/c%2Fd?x=1&y")
     assert exchange.headers == [(b"Host", b"lab"), (b"X-Two", b"1"), (b"x-two", b"2"), (b"Content-Length", b"5")]
-    assert (sink.body, sink.complete, exchange.content_length) == (b"hello", True, 5)
+    assert (sink.body, sink.complete, exchange.head.content_length) == (b"hello", True, 5)
     assert exchange.peer == "192.0.2.7"
 
 
@@ -52,7 +52,7 @@ def test_a_chunked_body_may_be_cut_anywhere_and_its_trailers_are_no_headers(clie
     for cut in range(len(request)):
         made = read(client, request, cut)
         (sink,) = made.sinks
-        assert (sink.body, sink.complete, sink.exchange.content_length) == (b"abc0123456789", True, None)
+        assert (sink.body, sink.complete, sink.exchange.head.content_length) == (b"abc0123456789", True, None)
         assert [n for n, _ in sink.exchange.headers] == [b"Host", b"Transfer-Encoding"]
 
 
@@ -66,13 +66,13 @@ def test_pieces_that_arrive_together_are_passed_on_together(client) -> None:
 
 
 def test_line_ends_before_a_request_are_read_over(client) -> None:
-    assert read(client, b"\r\n\r\n" + CALL, 1, 2, 3).first.target == b"/fn/a/b/c%2Fd?x=1&y"
+    assert read(client, b"\r\n\r\n" + CALL, 1, 2, 3).first.head.target == b"/fn/a/b/c%2Fd?x=1&y"
 
 
 def test_an_absolute_target_names_the_host(client) -> None:
     for scheme in (b"http", b"HTTPS"):
         exchange = read(client, head(b"GET " + scheme + b"://u@other:8/fn/a/b?q HTTP/1.1")).first
-        assert exchange.target == b"/fn/a/b?q"
+        assert exchange.head.target == b"/fn/a/b?q"
         assert exchange.headers == [(b"Host", b"other:8")]
 
 
@@ -284,6 +284,87 @@ def test_a_head_for_the_api_waits_until_it_is_whole(client) -> None:
     assert made.status == 408
 
 
+# -- heads that come again -----------------------------------------------------------------------------------
+
+
+def seen(made) -> list[object]:
+    """What the activator was given, and what came back."""
+    heads = [sink.exchange.head for sink in made.sinks]
+    requests = [(h.method, h.target, h.headers, h.content_length, h.http10) for h in heads]
+    bodies = [(sink.body, sink.complete, sink.exchange.close_after) for sink in made.sinks]
+    return [requests, bodies, made.transport.written, made.transport.closed, made.transport.ended]
+
+
+def ok(sink) -> None:
+    if sink.complete:
+        sink.exchange.respond(200, b"", b"ok")
+
+
+def test_a_head_that_comes_again_is_read_once_and_its_body_is_its_own(client) -> None:
+    made = client(ok)
+    for body in (b"hello", b"world", b"12345"):
+        made.send(CALL[:-5] + body)
+    assert [sink.body for sink in made.sinks] == [b"hello", b"world", b"12345"]
+    assert made.sinks[1].exchange.head is made.sinks[0].exchange.head
+    assert made.sinks[1].exchange is not made.sinks[0].exchange
+    made.send(CALL[:-5] + b"he", b"llo", CALL)
+    assert [sink.body for sink in made.sinks[3:]] == [b"hello", b"hello"]
+    made.send(CALL.replace(b"c%2Fd", b"other"))
+    assert made.sinks[-1].exchange.head.target == b"/fn/a/b/other?x=1&y"
+    assert made.transport.written.count(b"HTTP/1.1 200 OK") == 6
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        # Line ends around a request must never be taken for a part of its head: its body would shift.
+        [CALL[:-5] + b"\r\nabc" + b"\r\n", CALL[:-5] + b"\r\nabc" + b"\r\n", CALL[:-5] + b"\r\nhello"],
+        [b"\r\n" + CALL, b"\r\n" + CALL, CALL],
+        [b"\r\n\r\n" + CALL, CALL, b"\r\n\r\n" + CALL],
+        [CALL + b"\r\n", CALL + CALL, CALL],
+        [CALL, CALL + b"GET", b" /fn/a/b HTTP/1.1\r\nHost: x\r\n\r\n"],
+        [CALL, CALL[:-5], b"hello", CALL[:-1], b"o"],
+        [head(b"GET /fn/a/b HTTP/1.1")] * 2 + [head(b"GET /fn/a/b HTTP/1.1") + CALL],
+        [head(b"GET /fn/a/b HTTP/1.1", b"Connection: close")] * 2,
+        [head(b"GET /fn/a/b HTTP/1.1", b"Connection: upgrade", b"Upgrade: x")] * 2,
+        [b"GET /fn/a/b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"] * 3,
+        [head(b"POST /fn/a/b HTTP/1.1", b"Transfer-Encoding: chunked") + b"3\r\nabc\r\n0\r\n\r\n"] * 3,
+        [head(b"POST /fn/a/b HTTP/1.1", b"Content-Length: 5", b"Expect: 100-continue") + b"hello"] * 2,
+        [head(b"POST /fn/a/b HTTP/1.1", b"Content-Length: 0")] * 3,
+        [head(b"GET /fn/a/b HTTP/1.1", b"X: " + b"y" * 3000)] * 3,
+        [CALL, b"rubbish\r\n\r\n", CALL],
+    ],
+)
+def test_a_remembered_head_changes_nothing_but_the_time(client, pieces: list[bytes]) -> None:
+    assert seen(_sent(client, pieces, 2048)) == seen(_sent(client, pieces, 0))
+
+
+def _sent(client, pieces: list[bytes], remembered: int):
+    made = client(ok, remembered_head_bytes_max=remembered)
+
+    async def run() -> None:
+        for piece in pieces:
+            if not made.transport.closed:
+                made.connection.data_received(piece)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    asyncio.run(run())
+    return made
+
+
+def test_at_a_shutdown_a_remembered_head_ends_its_connection_too(client) -> None:
+    made = client(ok)
+    made.send(CALL)
+    made.front.draining = True
+    made.send(CALL)
+    assert made.transport.written.count(b"connection: close") == 1
+    assert made.transport.closed
+
+
+# -- anything at all -----------------------------------------------------------------------------------------
+
+
 @given(data=st.lists(st.binary(max_size=200), max_size=6))
 @settings(max_examples=200, deadline=None)
 def test_arbitrary_bytes_are_answered_or_cut_and_never_raise(client, data: list[bytes]) -> None:
@@ -329,6 +410,15 @@ def test_arbitrary_parts_of_requests_are_answered_or_cut_and_never_raise(
         pieces.append(whole[start : start + size])
         start += size
     _fuzz(client, pieces)
+
+
+@given(data=st.lists(st.lists(PARTS, min_size=1, max_size=3).map(b"".join), max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_arbitrary_parts_mean_the_same_with_heads_remembered_and_without(client, data: list[bytes]) -> None:
+    with_memory, without = (_sent(client, data, size) for size in (2048, 0))
+    for made in (with_memory, without):
+        made.transport.written = made.transport.written.partition(b"date:")[0]  # a refusal's second may differ
+    assert seen(with_memory) == seen(without)
 
 
 def _fuzz(client, pieces: list[bytes]) -> None:
