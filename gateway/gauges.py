@@ -28,3 +28,7 @@ def publish_metering(metrics: Metrics, journal: Journal, writer: Writer) -> None
     metrics.counter("samovar_metering_stored", "Records brought to PostgreSQL", lambda: writer.stored)
     metrics.counter("samovar_metering_failures", "Failed attempts to store records", lambda: writer.failures)
     metrics.counter("samovar_metering_refused", "Records that the journal did not take", lambda: journal.refused)
+    metrics.counter("samovar_metering_duplicates", "Records that PostgreSQL had already", lambda: writer.duplicates)
+    metrics.counter(
+        "samovar_metering_torn_bytes", "Journal bytes that a crash left unreadable", lambda: writer.bytes_torn
+    )
