@@ -48,7 +48,9 @@ class LinkConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: Frames of this turn of the loop: one system call takes them all, and wakes the peer once.
+        #: Several calls are on this link: what one turn of the loop sends is gathered, so that one system call takes
+        #: it all and wakes the peer once. With a single call that would only cost it a turn.
+        self.gathers = False
         self._outbox: list[bytes] = []
         #: The process that introduced itself.
         self.pid = 0
@@ -109,15 +111,20 @@ class LinkConnection(asyncio.Protocol):
             self._timer = None
 
     def send(self, message: wire.Message) -> None:
-        """Write one message at the end of this turn of the loop; nothing happens when the connection is gone.
+        """Write one message, now or at the end of this turn of the loop; nothing happens when the connection is gone.
 
         Raises FrameError for a message that is too large.
         """
-        if not self.closed:
-            outbox = self._outbox
+        if self.closed or self._transport is None:
+            return
+        outbox = self._outbox
+        if outbox:
             outbox.append(encode(message))
-            if len(outbox) == 1:
-                asyncio.get_running_loop().call_soon(self._flush)
+        elif self.gathers:
+            outbox.append(encode(message))
+            asyncio.get_running_loop().call_soon(self._flush)
+        else:
+            self._transport.write(encode(message))
 
     def _flush(self) -> None:
         outbox = self._outbox

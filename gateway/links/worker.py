@@ -61,6 +61,7 @@ class WorkerLink:
         self._next += 1
         call.number = self._next
         self._calls[self._next] = call
+        self._connection.gathers = len(self._calls) > 1
         request = call.dispatched(self, start_kind, start_us, init_us)
         self._connection.send(request)
         if not request.last:

@@ -80,13 +80,25 @@ async def test_an_expected_worker_is_let_in_and_what_it_says_is_passed_on(desk: 
     assert receiver.messages == [wire.Credit(1, 5), wire.Credit(1, 6)]
     assert connection.pid == 42
     connection.send(wire.Cancel(1, "timeout"))
-    connection.send(wire.Credit(1, 7))
-    await asyncio.sleep(0)  # what is sent in one turn of the loop goes out together at its end
-    assert transport.written == encode(wire.Cancel(1, "timeout")) + encode(wire.Credit(1, 7))
+    assert transport.written == encode(wire.Cancel(1, "timeout"))
     connection.connection_lost(None)
     connection.send(wire.Cancel(1, "timeout"))
     assert receiver.closed == 1
     assert connection.closed
+
+
+async def test_a_link_with_several_calls_sends_a_turns_frames_together_and_in_order(desk: Any) -> None:
+    connection, transport = dial(desk)
+    connection.data_received(hello())
+    connection.gathers = True
+    connection.send(wire.Credit(1, 7))
+    connection.gathers = False
+    connection.send(wire.Credit(2, 8))
+    assert transport.written == b""
+    await asyncio.sleep(0)
+    assert transport.written == encode(wire.Credit(1, 7)) + encode(wire.Credit(2, 8))
+    connection.send(wire.Credit(3, 9))
+    assert transport.written.endswith(encode(wire.Credit(3, 9)))
 
 
 @pytest.mark.parametrize(
