@@ -15,6 +15,8 @@ from runtime.codec import Decoder, FrameError, encode
 from runtime.cpu_share import CpuShare
 from runtime.messages import Body, Cancel, Credit, Message, Request
 
+#: The loop wakes at least this often.
+BEAT_S = 2.0
 #: A caller left: how long its call may notice by itself before it is cancelled. Below the gateway's own patience.
 CANCEL_GRACE_S = 0.5
 
@@ -62,11 +64,17 @@ class LoopDriver(asyncio.Protocol):
         ready()
         self._connection.setblocking(False)
         await loop.create_connection(lambda: self, sock=self._connection)
+        self._beat()
         await self._over.wait()
         self._flush()
         for task in self._running:
             task.cancel()
         await self._service.stop()
+
+    def _beat(self) -> None:
+        """Keeps a timer set. A handler's thread may close the loop's own descriptors while the loop sleeps on them:
+        nothing would ever wake it, but at the timer it finds them closed, and the worker ends."""
+        asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def _stop(self) -> None:
         self._stopping = True
