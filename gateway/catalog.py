@@ -5,10 +5,15 @@ Shared by whoever reads a manifest, stores it, builds from it or serves it; beha
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MIB = 1024 * 1024
+
+#: Names of namespaces and functions: the one rule for manifest, API and registry.
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+NAME_RULE = "is made of lower-case letters, digits and inner '-', 63 characters at most"
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ import asyncio
 import logging
 import os
 import shutil
-import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +28,7 @@ from gateway.database.migrations import migrate
 from gateway.deploy.archive import ArchiveLimits
 from gateway.deploy.bundles import BundleStore
 from gateway.deploy.environments import EnvironmentParams, EnvironmentStore
+from gateway.deploy.interpreters import own_base_python
 from gateway.deploy.pipeline import Deployer, DeployParams
 from gateway.embedded.data_directory import DataLock, socket_directory
 from gateway.embedded.postgres import EmbeddedPostgres
@@ -153,7 +152,7 @@ class House:
         registry.subscribe(traffic.on_change)
         registry.subscribe(coordination.on_change)
 
-        environments = EnvironmentStore(data / "environments", uv.find_uv_bin(), _base_python(), EnvironmentParams())
+        environments = EnvironmentStore(data / "environments", uv.find_uv_bin(), own_base_python(), EnvironmentParams())
         stack.push_async_callback(environments.close)
         deployer = Deployer(registry, bundles, environments, PoolProver(controller), DeployParams())
 
@@ -300,12 +299,3 @@ async def _sweep(front: Front) -> None:
     while True:
         await asyncio.sleep(SWEEP_S)
         front.sweep()
-
-
-def _base_python() -> str:
-    """The interpreter below our own environment: functions must not see what Samovar has installed."""
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for candidate in (Path(sys.base_prefix) / "bin" / name, Path(sys.base_prefix) / "bin" / "python3"):
-        if candidate.exists():
-            return str(candidate)
-    return os.path.realpath(sys.executable)

@@ -449,10 +449,6 @@ class Controller:
             self._agent_waiters.append(waiter)
             await waiter
 
-    def has_agent(self) -> bool:
-        """Some agent is connected."""
-        return bool(self._agents)
-
     def live(self, worker: str) -> LiveWorker | None:
         """What is held of one worker, for views."""
         return self._workers.get(worker)
@@ -460,8 +456,3 @@ class Controller:
     def pool(self) -> WarmPool:
         """The pool, for views only."""
         return self._pool
-
-    def shut_down_agents(self, grace_s: float) -> None:
-        """Order every agent to stop its workers and leave."""
-        for link in self._agents.values():
-            link.shut_down(int(grace_s * 1000))

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from gateway.catalog import Function, Manifest, Revision
+from gateway.catalog import NAME, Function, Manifest, Revision
 from gateway.database.database import Database, Row, rows_touched
 from gateway.database.statements import load_statements
 from gateway.errors import BadRequest, Conflict, NotFound
 
 _SQL = load_statements("registry")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 Key = tuple[str, str]
 #: Characters of an error kept with its revision.
 ERROR_CHARS_MAX = 32_000
@@ -125,7 +123,7 @@ class Registry:
         """
         namespace, name = manifest.namespace, manifest.name
         for field, value in (("namespace", namespace), ("name", name)):
-            if not _NAME.fullmatch(value):
+            if not NAME.fullmatch(value):
                 raise BadRequest(f"{field}: {value!r} is not 1 to 63 of a-z, 0-9 and '-', with no '-' at either end")
         now = self._now()
         async with self._changing, self._database.transaction() as connection:

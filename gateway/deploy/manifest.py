@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-from gateway.catalog import MIB, Manifest, Resources, Scale, Timeouts
+from gateway.catalog import MIB, NAME, NAME_RULE, Manifest, Resources, Scale, Timeouts
 from gateway.deploy.manifest_reader import FILE_NAME, Table, quoted, refusal
 from gateway.deploy.requirements import REQUIREMENTS_MAX, normalised, requirements_of_file
 from gateway.deploy.toml_lines import LineIndex
@@ -37,8 +37,6 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "scale": ("min", "max", "target", "idle_timeout", "keep_alive"),
 }  # fmt: skip
 
-NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-NAME_RULE = "is made of lower-case letters, digits and inner '-', 63 characters at most"
 _DOTTED = r"[A-Za-z_][A-Za-z0-9_]{0,99}(?:\.[A-Za-z_][A-Za-z0-9_]{0,99}){0,15}"
 _HANDLER = re.compile(rf"{_DOTTED}:{_DOTTED}")
 _PYTHON = re.compile(r"3\.[0-9]{1,2}(?:\.[0-9]{1,3})?")

@@ -59,10 +59,6 @@ class AgentLink:
         """Order a zygote's end."""
         self._connection.send(wire.DropEnvironment(environment))
 
-    def shut_down(self, grace_ms: int) -> None:
-        """Order the agent's own end."""
-        self._connection.send(wire.Shutdown(grace_ms))
-
     def on_message(self, message: wire.Message) -> None:
         """One message of the agent."""
         supervisor, agent = self._supervisor, self.agent

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from gateway.deploy.manifest import NAME, NAME_RULE
+from gateway.catalog import NAME, NAME_RULE
 from gateway.deploy.pipeline import DeployFailed, Phase
 from gateway.errors import BadRequest, SamovarError, TooLarge, TooMany, Unavailable
 from gateway.web.api_frame import Query, scope

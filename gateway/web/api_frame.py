@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from gateway.deploy.manifest import NAME, NAME_RULE
+from gateway.catalog import NAME, NAME_RULE
 from gateway.errors import BadRequest, Forbidden, NotFound, SamovarError, TooLarge
 from gateway.web.answers import error_body, error_headers
 from gateway.web.api_services import ApiParams, ApiServices, Principal

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.deploy.manifest import NAME, NAME_RULE
+from gateway.catalog import NAME, NAME_RULE
 from gateway.errors import BadRequest, Forbidden
 from gateway.web.api_frame import Query, json_answer, json_body, principal
 from gateway.web.api_services import ApiParams, ApiServices
